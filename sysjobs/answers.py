@@ -1,0 +1,170 @@
+"""What the daemon tells of a job, as the client shows it: checked and typed."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+from sysjobs.jobs import TERMINAL
+from sysjobs.wire import WireError, from_wire
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """One job as the queue lists it. Times are microseconds since 1970 (UTC), memory is in bytes."""
+
+    id: int
+    name: str
+    user: str
+    uid: int
+    # A text, for a newer daemon may know statuses that this client doesn't.
+    status: str
+    reason_code: str | None
+    reason: str | None
+    exit_code: int | None
+    signal: int | None
+    attempt: int
+    submitted_at: int
+    started_at: int | None
+    ended_at: int | None
+    cpus: float
+    memory: int | None
+    unit: str
+    log: str | None
+
+    @property
+    def ended(self) -> bool:
+        return self.status in TERMINAL or self.ended_at is not None
+
+    @classmethod
+    def from_wire(cls, raw: object) -> JobView:
+        get = _Fields(raw)
+        return cls(
+            id=get.integer("id"),
+            name=get.text("name"),
+            user=get.text("user"),
+            uid=get.integer("uid"),
+            status=get.text("status"),
+            reason_code=get.text_or_none("reason_code"),
+            reason=get.text_or_none("reason"),
+            exit_code=get.integer_or_none("exit_code"),
+            signal=get.integer_or_none("signal"),
+            attempt=get.integer("attempt"),
+            submitted_at=get.integer("submitted_at"),
+            started_at=get.integer_or_none("started_at"),
+            ended_at=get.integer_or_none("ended_at"),
+            cpus=get.number("cpus"),
+            memory=get.integer_or_none("memory"),
+            unit=get.text("unit"),
+            log=get.text_or_none("log"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class JobDetails:
+    """A job with all that is known of it. What belongs to the submitter alone is None for others."""
+
+    job: JobView
+    spec: dict[str, Any] | None
+    time_limit: float | None
+    grace: float
+    setup_log: str | None
+    setup_exit_code: int | None
+    setup_signal: int | None
+    running_at: int | None
+    core_dumped: bool | None
+    invocation_id: str | None
+    boot_id: str | None
+    slice: str | None
+    cancelled_by: str | None
+    cancel_reason: str | None
+    cancel_requested_at: int | None
+
+    @classmethod
+    def from_wire(cls, raw: object) -> JobDetails:
+        get = _Fields(raw)
+        spec, core_dumped = get.values.get("spec"), get.values.get("core_dumped")
+        return cls(
+            job=JobView.from_wire(get.values.get("job")),
+            spec=spec if isinstance(spec, dict) else None,
+            time_limit=get.number_or_none("time_limit"),
+            grace=get.number("grace"),
+            setup_log=get.text_or_none("setup_log"),
+            setup_exit_code=get.integer_or_none("setup_exit_code"),
+            setup_signal=get.integer_or_none("setup_signal"),
+            running_at=get.integer_or_none("running_at"),
+            core_dumped=core_dumped if isinstance(core_dumped, bool) else None,
+            invocation_id=get.text_or_none("invocation_id"),
+            boot_id=get.text_or_none("boot_id"),
+            slice=get.text_or_none("slice"),
+            cancelled_by=get.text_or_none("cancelled_by"),
+            cancel_reason=get.text_or_none("cancel_reason"),
+            cancel_requested_at=get.integer_or_none("cancel_requested_at"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CancelResult:
+    """What became of one job: `outcome` is cancelled, cancelling, ended or denied."""
+
+    id: int
+    name: str
+    status: str
+    outcome: str
+
+    @classmethod
+    def from_wire(cls, raw: object) -> CancelResult:
+        get = _Fields(raw)
+        return cls(get.integer("id"), get.text("name"), get.text("status"), get.text("outcome"))
+
+
+class Cancelled(NamedTuple):
+    """What became of the jobs that were meant, and those of the ids that mean none."""
+
+    results: list[CancelResult]
+    missing: list[str]
+
+
+class Listing(NamedTuple):
+    """Jobs by id, and how many older ones the limit left out."""
+
+    jobs: list[JobView]
+    left_out: int
+
+
+View = TypeVar("View", JobView, JobDetails, CancelResult)
+
+
+class _Fields:
+    """Typed access to an object of a reply."""
+
+    def __init__(self, raw: object) -> None:
+        if not isinstance(raw, dict):
+            raise WireError("an object is missing")
+        self.values: dict[str, Any] = raw
+
+    def integer(self, key: str) -> int:
+        value = self.values.get(key)
+        if not isinstance(value, int):
+            raise WireError(f"{key} isn't an integer")
+        return value
+
+    def integer_or_none(self, key: str) -> int | None:
+        return None if self.values.get(key) is None else self.integer(key)
+
+    def number(self, key: str) -> float:
+        value = self.values.get(key)
+        if not isinstance(value, int | float):
+            raise WireError(f"{key} isn't a number")
+        return value
+
+    def number_or_none(self, key: str) -> float | None:
+        return None if self.values.get(key) is None else self.number(key)
+
+    def text(self, key: str) -> str:
+        value = self.values.get(key)
+        return value if isinstance(value, str) else os.fsdecode(from_wire(value))
+
+    def text_or_none(self, key: str) -> str | None:
+        return None if self.values.get(key) is None else self.text(key)

@@ -1,0 +1,129 @@
+"""The list of commands, each imported when it is used, and what happens to the errors they raise."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+
+import click
+
+from sysjobs.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, SysjobsError
+
+EXIT_PIPE = 141
+"""As the shell reports a program that SIGPIPE ended."""
+
+TRACEBACK = "SYSJOBS_TRACEBACK"
+
+# Help text beside each, for the list is shown without importing them.
+COMMANDS = {
+    "submit": ("sysjobs.cli.submit", "Submit a command as a job."),
+    "queue": ("sysjobs.cli.queue", "List jobs."),
+    "show": ("sysjobs.cli.show", "Show all that is known of a job."),
+    "logs": ("sysjobs.cli.logs", "Print a job's log, or follow it."),
+    "cancel": ("sysjobs.cli.cancel", "Cancel jobs."),
+    "wait": ("sysjobs.cli.wait", "Wait until jobs have ended."),
+}
+SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+class Commands(click.Group):
+    """A group whose commands are imported by need: a submit must not pay for the others."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command = getattr(import_module(COMMANDS[cmd_name][0]), cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        from sysjobs import __version__
+
+        click.echo(f"sysjobs {__version__}")
+        ctx.exit()
+
+
+@click.group(cls=Commands, context_settings=SETTINGS, no_args_is_help=False)
+@click.option(
+    "--socket", metavar="PATH", help="The daemon's socket, instead of $SYSJOBS_SOCKET or the system's."
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Print the version.",
+)
+@click.pass_context
+def sysjobs(ctx: click.Context, socket: str | None) -> None:
+    """A job queue for this node, in which every job is a systemd unit.
+
+    \b
+    Example:
+      sysjobs submit --cpus 2 --memory 4G -- python train.py --lr 0.1
+      sysjobs logs -f @
+
+    Wherever a job is asked for: its id, @ (your last job), @~1 (the one before), the name of your live jobs,
+    or, where several are taken, a range such as 3-9.
+    """
+    ctx.obj = socket
+
+
+def run(arguments: list[str]) -> int:
+    """Runs one command line and returns its exit code; every error becomes two lines on stderr."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            # A locale without UTF-8 must not keep a foreign name from being shown.
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    try:
+        code = _run(arguments)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # What is still in the buffer would be an error again when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return EXIT_PIPE
+    except OSError as error:
+        name = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
+        return _fail(f"{name}{error.strerror or error}.", "", EXIT_FAILED)
+    except Exception as error:
+        if TRACEBACK in os.environ:
+            raise
+        return _fail(
+            f"This is a fault in sysjobs: {error!r}.",
+            f"Please report it, with what {TRACEBACK}=1 shows when it is set.",
+            EXIT_FAILED,
+        )
+
+
+def _run(arguments: list[str]) -> int:
+    try:
+        with sysjobs.make_context("sysjobs", arguments) as ctx:
+            code = sysjobs.invoke(ctx)
+            return code if isinstance(code, int) else EXIT_OK
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except click.UsageError as error:
+        command = "sysjobs" if error.ctx is None else error.ctx.command_path
+        return _fail(error.format_message(), f"See '{command} --help'.", EXIT_USAGE)
+    except SysjobsError as error:
+        return _fail(error.message, error.hint, error.exit_code)
+
+
+def _fail(message: str, hint: str, code: int) -> int:
+    from sysjobs.cli.output import print_error
+
+    print_error(message, hint)
+    return code

@@ -1,0 +1,86 @@
+"""sysjobs queue."""
+
+from __future__ import annotations
+
+import click
+
+from sysjobs.answers import JobView
+from sysjobs.cli.output import ago, duration, emit, emit_json_list, job_json, note, printable, resources
+from sysjobs.client import Client
+from sysjobs.jobs import Status
+
+COLUMNS = ("ID", "NAME", "USER", "SUBMITTED", "STARTED", "DURATION", "RESOURCES", "STATUS", "LOG")
+
+
+@click.command()
+@click.argument("ids", nargs=-1, metavar="[ID...]")
+@click.option("-s", "--skip-finished", is_flag=True, help="Only jobs that haven't ended.")
+@click.option("-a", "--all-users", is_flag=True, help="Everybody's jobs.")
+@click.option(
+    "--status",
+    "statuses",
+    multiple=True,
+    type=click.Choice([status.value for status in Status], case_sensitive=False),
+    help="Only jobs of this status; can be repeated.",
+)
+@click.option(
+    "--limit", metavar="N", type=click.IntRange(min=0), default=1000, help="The newest N jobs (1000); 0: all."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print a list of JSON objects.")
+@click.pass_obj
+def queue(
+    socket: str | None,
+    ids: tuple[str, ...],
+    skip_finished: bool,
+    all_users: bool,
+    statuses: tuple[str, ...],
+    limit: int,
+    as_json: bool,
+) -> None:
+    """List jobs: yours, or those with the IDs, with why they wait or how they failed.
+
+    \b
+    Example:
+      sysjobs queue -s
+      sysjobs queue --status failed --status failed_driver --json
+      sysjobs queue 3-9
+    """
+    with Client(socket) as client:
+        jobs, left_out = client.list(
+            ids or None,
+            all_users=all_users or bool(ids),
+            statuses=statuses or None,
+            unfinished=skip_finished,
+            limit=limit,
+        )
+    if as_json:
+        emit_json_list(job_json(job) for job in jobs)
+    else:
+        emit(table(jobs))
+    if left_out:
+        note(f"{left_out} older jobs are left out; --limit 0 shows all.")
+
+
+def table(jobs: list[JobView], now: int | None = None) -> str:
+    """The jobs for people. The column REASON is there if any job has one."""
+    from tabulate import tabulate
+
+    columns = [*COLUMNS, "REASON"] if any(job.reason for job in jobs) else [*COLUMNS]
+    rows = [_row(job, now)[: len(columns)] for job in jobs]
+    # Not numparse: a job called 1e5 keeps its name.
+    return tabulate(rows, columns, tablefmt="plain", disable_numparse=True)
+
+
+def _row(job: JobView, now: int | None) -> list[str]:
+    return [
+        str(job.id),
+        printable(job.name) or "-",
+        printable(job.user),
+        ago(job.submitted_at, now),
+        ago(job.started_at, now),
+        duration(job.started_at, job.ended_at, now),
+        resources(job),
+        job.status,
+        printable(job.log or "-"),
+        printable(job.reason or ""),
+    ]

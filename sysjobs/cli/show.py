@@ -1,0 +1,102 @@
+"""sysjobs show."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from typing import Any
+
+import click
+
+from sysjobs.answers import JobDetails
+from sysjobs.cli.output import SECOND, ago, details_json, duration, emit, emit_json, printable, resources
+from sysjobs.client import Client
+from sysjobs.resources import format_duration
+from sysjobs.wire import from_wire
+
+
+@click.command()
+@click.argument("job_id", metavar="ID")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
+@click.pass_obj
+def show(socket: str | None, job_id: str, as_json: bool) -> None:
+    """Show all that is known of a job.
+
+    \b
+    Example:
+      sysjobs show 42
+      sysjobs show @ --json
+    """
+    with Client(socket) as client:
+        details = client.show(job_id)
+    if as_json:
+        emit_json(details_json(details))
+        return
+    lines = [(label, text) for label, text in describe(details) if text]
+    width = max(len(label) for label, _ in lines) + 2
+    emit("\n".join(f"{label:{width}}{printable(text)}" for label, text in lines))
+
+
+def describe(details: JobDetails, now: int | None = None) -> list[tuple[str, str]]:
+    """Labels and texts for people; an empty text means that there is nothing to say."""
+    job, spec = details.job, details.spec or {}
+    return [
+        ("ID", str(job.id)),
+        ("Name", job.name),
+        ("User", f"{job.user} ({job.uid})"),
+        ("Status", job.status),
+        ("Reason", job.reason or ""),
+        ("Exit", exit_text(job.exit_code, job.signal, bool(details.core_dumped))),
+        ("Setup's exit", exit_text(details.setup_exit_code, details.setup_signal, False)),
+        ("Cancelled by", details.cancelled_by or ""),
+        ("Cancelled at", moment(details.cancel_requested_at, now)),
+        ("Cancelled for", details.cancel_reason or ""),
+        ("Command", command_text(spec)),
+        ("Setup", "" if spec.get("setup") is None else _text(spec["setup"])),
+        ("Directory", "" if spec.get("workdir") is None else _text(spec["workdir"])),
+        ("Variables", " ".join(spec.get("env") or {})),
+        ("Resources", resources(job)),
+        ("Time limit", "" if details.time_limit is None else format_duration(details.time_limit)),
+        ("Grace", format_duration(details.grace)),
+        ("Submitted", moment(job.submitted_at, now)),
+        ("Started", moment(job.started_at, now)),
+        ("Ended", moment(job.ended_at, now)),
+        ("Duration", "" if job.started_at is None else duration(job.started_at, job.ended_at, now)),
+        ("Attempt", str(job.attempt)),
+        ("Log", job.log or ""),
+        ("Setup's log", details.setup_log or ""),
+        ("Unit", job.unit),
+        ("Slice", details.slice or ""),
+        ("Invocation", details.invocation_id or ""),
+        ("Boot", details.boot_id or ""),
+    ]
+
+
+def exit_text(code: int | None, signal: int | None, core_dumped: bool) -> str:
+    """'exit code 3' or 'SIGSEGV, core dumped'."""
+    if signal is not None:
+        from sysjobs.jobs import Exit
+
+        return str(Exit(signal=signal, dumped=core_dumped))
+    return "" if code is None else f"exit code {code}"
+
+
+def command_text(spec: dict[str, Any]) -> str:
+    """The command as a shell would take it."""
+    if spec.get("shell") is not None:
+        return f"bash -c {shlex.quote(_text(spec['shell']))}"
+    return shlex.join(_text(argument) for argument in spec.get("command") or ())
+
+
+def moment(at: int | None, now: int | None = None) -> str:
+    """'2026-11-30 03:10:11 (2 mins ago)', in the local time zone."""
+    if at is None:
+        return ""
+    from datetime import datetime
+
+    local = datetime.fromtimestamp(at // SECOND).astimezone()
+    return f"{local:%Y-%m-%d %H:%M:%S} ({ago(at, now)})"
+
+
+def _text(value: object) -> str:
+    return os.fsdecode(from_wire(value))

@@ -1,0 +1,121 @@
+"""sysjobs submit. The daemon checks the values; only what this process alone can see is checked here."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from sysjobs.cli.output import emit
+from sysjobs.client import Client
+from sysjobs.errors import Refused, UsageError
+
+
+@click.command(context_settings={"allow_interspersed_args": False})
+@click.argument("argv", metavar="[--] COMMAND [ARG...]", nargs=-1, type=click.UNPROCESSED)
+@click.option("-c", "--command-line", metavar="TEXT", help="Instead of COMMAND: a text that bash -c runs.")
+@click.option("-n", "--name", metavar="NAME", help="The job's name; the command's by default.")
+@click.option("--cpus", metavar="N", help="CPUs, such as 2 or 0.5 (the default).")
+@click.option("--memory", metavar="SIZE", help="Memory, such as 512M or 4G; more than that is not given.")
+@click.option("--setup", metavar="TEXT", help="A text that bash -c runs before, with a log of its own.")
+@click.option("-C", "--workdir", metavar="DIR", help="Where to run; the current directory by default.")
+@click.option("--env", "variables", metavar="K[=V]", multiple=True, help="Set a variable, or pass it on.")
+@click.option("--env-file", metavar="FILE", multiple=True, help="Set the variables in a file of K=V lines.")
+@click.option("-t", "--time", metavar="TIME", help="End the job after 90s, 1h30m, 2-12:00:00 of running.")
+@click.option("--grace", metavar="TIME", help="How long after SIGTERM comes SIGKILL.")
+@click.option(
+    "--export",
+    type=click.Choice(["all", "none"]),
+    default="all",
+    help="Whether the job gets your environment (the default) or a clean one.",
+)
+@click.option("--parsable", is_flag=True, help="Print the job's id and nothing else.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
+@click.pass_obj
+def submit(
+    socket: str | None,
+    argv: tuple[str, ...],
+    command_line: str | None,
+    name: str | None,
+    cpus: str | None,
+    memory: str | None,
+    setup: str | None,
+    workdir: str | None,
+    variables: tuple[str, ...],
+    env_file: tuple[str, ...],
+    time: str | None,
+    grace: str | None,
+    export: str,
+    parsable: bool,
+    as_json: bool,
+) -> None:
+    """Submit a command as a job: it runs as you, here, with your environment, as soon as there is room.
+
+    \b
+    Example:
+      sysjobs submit -n train --cpus 2 --memory 4G -- python train.py --lr 0.1
+      sysjobs submit -c 'make -j2 && ./a.out > result' --time 1h
+      sysjobs submit --env-file settings.env --setup 'pip install -r requirements.txt' python train.py
+
+    Options stand before COMMAND; what follows it belongs to it. Session variables (XDG_RUNTIME_DIR, DBUS_*,
+    SSH_AUTH_SOCK and the like) aren't passed on.
+
+    A line of an --env-file is K=V. Lines that are empty or begin with # are skipped, 'V' is taken as it is,
+    "V" knows \\" and \\\\, without quotes V ends before " #". Nothing is expanded.
+    """
+    if command_line is not None and argv:
+        raise click.UsageError("There are both -c and a COMMAND.")
+    if command_line is None and not argv:
+        raise click.UsageError("There is no COMMAND.")
+    if parsable and as_json:
+        raise click.UsageError("--parsable and --json exclude each other.")
+    with Client(socket) as client:
+        job_id = client.submit(
+            argv or None,
+            shell=command_line,
+            name=name,
+            cpus=None if cpus is None else _cpus(cpus),
+            memory=memory,
+            time=time,
+            grace=grace,
+            setup=setup,
+            workdir=workdir,
+            env=_environment(env_file, variables),
+            export=export == "all",
+        )
+    emit(f'{{"id": {job_id}}}' if as_json else str(job_id) if parsable else f"Submitted job {job_id}")
+
+
+def _cpus(text: str) -> float:
+    """A number, for so it travels; whether it is a sensible one the daemon says."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1e9:
+        from sysjobs.resources import parse_cpus
+
+        parse_cpus(text)
+    return value
+
+
+def _environment(files: tuple[str, ...], variables: tuple[str, ...]) -> dict[str, bytes] | None:
+    """What --env-file and --env add; the last one of a name wins, and --env over a file."""
+    env: dict[str, bytes] = {}
+    for file in files:
+        from sysjobs.cli.envfile import read_env_file
+
+        env.update(read_env_file(file))
+    for variable in variables:
+        name, given, value = variable.partition("=")
+        if not name:
+            raise UsageError(f"--env {variable!r} has no name.", "Write --env NAME=VALUE or --env NAME.")
+        inherited = os.fsencode(value) if given else os.environb.get(os.fsencode(name))
+        if inherited is None:
+            raise Refused(
+                f"--env {name}: there is no such variable in the environment.",
+                f"Give a value, --env {name}=VALUE, or export it first.",
+                code="bad-env",
+            )
+        env[name] = inherited
+    return env or None

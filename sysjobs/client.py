@@ -1,0 +1,294 @@
+"""The Python client: submit jobs, list and watch them, cancel them.
+
+    from sysjobs.client import Client
+
+    with Client() as client:
+        job = client.submit(["python", "train.py"], cpus=2, memory="4G", time="1h")
+        for state in client.watch([job]):
+            print(state.status, state.reason)
+
+Every method raises a `sysjobs.errors.SysjobsError` whose code, message and hint say what went
+wrong. A client is for one thread at a time.
+"""
+
+from __future__ import annotations
+
+import os
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Any
+
+from sysjobs.connection import Connection, Lost, NotListening, Patience, parameters
+from sysjobs.context import capture, resolve_workdir, wire_env, wire_text
+from sysjobs.errors import Unreachable
+from sysjobs.wire import WireError, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from sysjobs.answers import Cancelled, JobDetails, JobView, Listing, View
+
+    Text = str | bytes
+    Replies = Sequence[dict[str, Any]]
+
+DEFAULT_SOCKET = "/run/sysjobs/io.sysjobs"
+
+# A daemon that restarts under socket activation keeps its socket: a refused connect is no restart for long.
+_CONNECT_PATIENCE = 1.0
+_LOST_PATIENCE = 10.0
+_WATCH_PATIENCE = 60.0
+
+
+class Client:
+    """A connection to sysjobsd, made at the first call and made anew when the daemon restarts.
+
+    `socket` is the daemon's socket ($SYSJOBS_SOCKET, else the system's), `timeout` how many seconds an
+    answer may take.
+    """
+
+    def __init__(self, socket: str | None = None, *, timeout: float = 60.0) -> None:
+        self.socket = socket or os.environ.get("SYSJOBS_SOCKET") or DEFAULT_SOCKET
+        self.timeout = timeout
+        self._connection: Connection | None = None
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def submit(
+        self,
+        command: Sequence[Text] | None = None,
+        *,
+        shell: Text | None = None,
+        name: str | None = None,
+        cpus: float | None = None,
+        memory: str | int | None = None,
+        time: str | float | None = None,
+        grace: str | float | None = None,
+        setup: Text | None = None,
+        workdir: Text | os.PathLike[str] | None = None,
+        env: Mapping[str, Text] | None = None,
+        export: bool = True,
+        key: str | None = None,
+    ) -> int:
+        """Submits `command`, or `shell` run by bash -c, and returns the job's id; the job is then on disk.
+
+        The job gets this process's directory, umask, soft limits and, unless `export` is false, environment;
+        `env` adds variables. Two calls with the same `key` make one job.
+        """
+        spec: dict[str, object] = {
+            "command": None if command is None else [wire_text(argument) for argument in command],
+            "shell": None if shell is None else wire_text(shell),
+            "name": name,
+            "cpus": cpus,
+            "memory": None if memory is None else str(memory),
+            "time": None if time is None else str(time),
+            "grace": None if grace is None else str(grace),
+            "setup": None if setup is None else wire_text(setup),
+            "workdir": wire_text(resolve_workdir(workdir)),
+            "env": None if env is None else wire_env(env),
+        }
+        reply = self._call(
+            "Submit",
+            {
+                "job": {option: value for option, value in spec.items() if value is not None},
+                "context": capture(export=export),
+                "key": key or os.urandom(16).hex(),
+            },
+        )
+        job_id = reply[-1].get("id")
+        if not isinstance(job_id, int):
+            raise self._unexpected("id isn't an integer")
+        return job_id
+
+    def list(
+        self,
+        ids: Iterable[int | str] | None = None,
+        *,
+        all_users: bool = False,
+        statuses: Iterable[str] | None = None,
+        unfinished: bool = False,
+        limit: int = 1000,
+    ) -> Listing:
+        """Jobs by id, the newest `limit` of them (0: all); the caller's own unless `all_users`."""
+        from sysjobs.answers import JobView, Listing
+
+        replies = self._call(
+            "List",
+            {
+                "ids": None if ids is None else [str(job_id) for job_id in ids],
+                "all_users": all_users,
+                "statuses": None if statuses is None else [*statuses],
+                "unfinished": unfinished,
+                "limit": limit,
+            },
+            more=True,
+        )
+        jobs = [job for reply in replies for job in self._views(JobView, reply.get("jobs"))]
+        left_out = replies[-1].get("left_out")
+        return Listing(jobs, left_out if isinstance(left_out, int) else 0)
+
+    def show(self, job_id: int | str) -> JobDetails:
+        """All that is known of one job."""
+        from sysjobs.answers import JobDetails
+
+        reply = self._call("Show", {"id": str(job_id)})
+        return self._view(JobDetails, reply[-1].get("details"))
+
+    def cancel(
+        self,
+        ids: Iterable[int | str] | None = None,
+        *,
+        all_jobs: bool = False,
+        reason: str | None = None,
+        grace: str | float | None = None,
+    ) -> Cancelled:
+        """Cancels these, or `all_jobs` of the caller that haven't ended; tells what became of each."""
+        from sysjobs.answers import Cancelled, CancelResult
+
+        reply = self._call(
+            "Cancel",
+            {
+                "ids": None if ids is None else [str(job_id) for job_id in ids],
+                "all": all_jobs or None,
+                "reason": reason,
+                "grace": None if grace is None else str(grace),
+            },
+        )[-1]
+        missing = [str(text) for text in reply.get("missing") or ()]
+        return Cancelled([*self._views(CancelResult, reply.get("results"))], missing)
+
+    def watch(self, ids: Iterable[int | str]) -> Iterator[JobView]:
+        """The state of each of these jobs now, and again after every change, until all have ended."""
+        for job in self.follow(ids, tick=3600.0):
+            if job is not None:
+                yield job
+
+    def follow(self, ids: Iterable[int | str], tick: float) -> Iterator[JobView | None]:
+        """Like `watch()`, and None whenever nothing was heard for `tick` seconds."""
+        from sysjobs.answers import JobView
+
+        wanted = self._resolve([str(job_id) for job_id in ids])
+        seen: dict[int, JobView] = {}
+        patience = Patience(_CONNECT_PATIENCE)
+        while True:
+            try:
+                with Connection(self.socket, self.timeout) as connection:
+                    connection.send(_request("Watch", {"ids": wanted}, more=True))
+                    for message in self._messages(connection, tick):
+                        if message is None:
+                            yield None
+                            continue
+                        job = self._view(JobView, parameters(message, "Watch", self.socket).get("job"))
+                        patience = Patience(_WATCH_PATIENCE)
+                        if seen.get(job.id) != job:
+                            seen[job.id] = job
+                            yield job
+                return
+            except NotListening as error:
+                failure: Exception = error
+            except Lost as error:
+                patience = patience.at_least(_LOST_PATIENCE)
+                failure = error
+            pause = patience.next_pause()
+            if pause is None:
+                raise self._gone(failure)
+            while pause > 0:
+                sleep(min(pause, tick))
+                pause -= tick
+                yield None
+
+    def _messages(self, connection: Connection, tick: float) -> Iterator[dict[str, object] | None]:
+        """The replies to one call with `more`; None at every tick. Only the first one has to come in time."""
+        deadline: float | None = monotonic() + self.timeout
+        while True:
+            message = connection.receive(tick if deadline is None else min(tick, self.timeout))
+            if message is not None:
+                deadline = None
+            elif deadline is not None and monotonic() >= deadline:
+                raise connection.silent()
+            yield message
+            if message is not None and not message.get("continues"):
+                return
+
+    def _resolve(self, ids: Sequence[str]) -> Sequence[str]:
+        """Numbers for the rest: after a reconnect, "@" or a name might mean another job."""
+        resolved = []
+        for text in ids:
+            if text.replace("-", "", 1).isdecimal():
+                resolved.append(text)
+            else:
+                resolved += [str(job.id) for job in self.list([text], limit=0).jobs]
+        return resolved
+
+    def _call(self, method: str, values: Mapping[str, object], *, more: bool = False) -> Replies:
+        """Makes a call, again if the connection breaks: each is safe to repeat."""
+        request = _request(method, values, more=more)
+        patience = Patience(_CONNECT_PATIENCE)
+        while True:
+            try:
+                return [parameters(message, method, self.socket) for message in self._exchange(request)]
+            except NotListening as error:
+                failure: Exception = error
+            except Lost as error:
+                patience = patience.at_least(_LOST_PATIENCE)
+                failure = error
+            if not patience.wait():
+                raise self._gone(failure)
+
+    def _exchange(self, request: bytes) -> Replies:
+        if self._connection is None:
+            self._connection = Connection(self.socket, self.timeout)
+        messages: list[dict[str, Any]] = []
+        try:
+            self._connection.send(request)
+            while not messages or messages[-1].get("continues"):
+                message = self._connection.receive()
+                assert message is not None
+                messages.append(message)
+        except BaseException:
+            # The rest of this answer must not be taken for that of the next call.
+            self.close()
+            raise
+        return messages
+
+    def _view(self, kind: type[View], raw: object) -> View:
+        try:
+            return kind.from_wire(raw)
+        except WireError as error:
+            raise self._unexpected(str(error)) from None
+
+    def _views(self, kind: type[View], raw: object) -> Iterator[View]:
+        if not isinstance(raw, list):
+            raise self._unexpected("an array is missing")
+        return (self._view(kind, item) for item in raw)
+
+    def _unexpected(self, what: str) -> Unreachable:
+        return Unreachable(
+            f"The answer from {self.socket} makes no sense: {what}.",
+            "Is the running sysjobsd of another version? systemctl restart sysjobsd",
+            code="bad-answer",
+        )
+
+    def _gone(self, failure: Exception) -> Unreachable:
+        if isinstance(failure, Unreachable):
+            return failure
+        return Unreachable(
+            f"sysjobsd at {self.socket} broke off every time: {failure}.",
+            "See why: journalctl -u sysjobsd",
+            code="broken-off",
+        )
+
+
+def _request(method: str, values: Mapping[str, object], *, more: bool) -> bytes:
+    given = {name: value for name, value in values.items() if value is not None}
+    call: dict[str, object] = {"method": f"io.sysjobs.{method}", "parameters": given}
+    if more:
+        call["more"] = True
+    return encode(call)

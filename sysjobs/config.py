@@ -1,0 +1,126 @@
+"""Where files are, and the administrator's settings: TOML as one frozen value, or refused with advice."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sysjobs.errors import ConfigError, SysjobsError
+from sysjobs.resources import parse_cpus, parse_duration, parse_memory
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """Files of one daemon."""
+
+    socket: Path
+    database: Path
+    scripts: Path
+    logs: Path
+    settings: Path
+    systemd: str
+
+
+SYSTEM = Paths(
+    socket=Path("/run/sysjobs/io.sysjobs"),
+    database=Path("/var/lib/sysjobs/sysjobs.db"),
+    scripts=Path("/run/sysjobs/jobs"),
+    logs=Path("/var/log/sysjobs"),
+    settings=Path("/etc/sysjobs/sysjobs.toml"),
+    systemd="/run/systemd/private",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What an administrator may set. Capacity that isn't set is what the machine has."""
+
+    cpus: int | None = None
+    memory: int | None = None
+    reserve_cpus: int = 0
+    reserve_memory: int = 0
+    grace: float = 30.0
+    keep_failed: int = 20
+
+
+def _text(parse: Callable[[str, str], Any]) -> Callable[[object, str], Any]:
+    def read(value: object, key: str) -> Any:
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise ConfigError(f"{key} is {value!r}, not a text or number.", "")
+        return parse(str(value), key)
+
+    return read
+
+
+def _count(value: object, key: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 1000:
+        raise ConfigError(f"{key} is {value!r}, not a number from 0 to 1000.", "")
+    return value
+
+
+_KEYS: dict[str, dict[str, tuple[str, Callable[[object, str], Any]]]] = {
+    "node": {
+        "cpus": ("cpus", _text(parse_cpus)),
+        "memory": ("memory", _text(parse_memory)),
+        "reserve-cpus": ("reserve_cpus", _text(parse_cpus)),
+        "reserve-memory": ("reserve_memory", _text(parse_memory)),
+    },
+    "jobs": {
+        "grace": ("grace", _text(parse_duration)),
+        "keep-failed": ("keep_failed", _count),
+    },
+}
+
+
+def read_settings(path: Path) -> Settings:
+    """The settings in `path` and in `path`.d/*.toml, later files over earlier ones. Raises ConfigError."""
+    values: dict[str, object] = {}
+    for file in [path, *sorted(path.with_name(path.name + ".d").glob("*.toml"))]:
+        try:
+            text = file.read_text("utf-8")
+        except FileNotFoundError:
+            continue
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{file} can't be read: {error}.", "Make it a readable text file.") from None
+        values |= _parse(file, text)
+    return Settings(**values)  # type: ignore[arg-type]
+
+
+def _parse(file: Path, text: str) -> dict[str, object]:
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{file} isn't TOML: {error}.", "Mend that line.") from None
+    values: dict[str, object] = {}
+    for table, entries in tables.items():
+        known = _KEYS.get(table)
+        if known is None or not isinstance(entries, Mapping):
+            names = ", ".join(f"[{name}]" for name in _KEYS)
+            raise ConfigError(
+                f"{_place(file, text, table)}: there are no settings {table!r}.", f"The tables are {names}."
+            )
+        for key, value in entries.items():
+            if key not in known:
+                raise ConfigError(
+                    f"{_place(file, text, key)}: [{table}] has no setting {key!r}.",
+                    f"It has {', '.join(known)}.",
+                )
+            field, read = known[key]
+            try:
+                values[field] = read(value, key)
+            except SysjobsError as error:
+                raise ConfigError(f"{_place(file, text, key)}: {error.message}", error.hint) from None
+    return values
+
+
+def _place(file: Path, text: str, key: str) -> str:
+    """'FILE, line N', the line that has the key: tomllib keeps no positions."""
+    wanted = re.compile(rf"\s*\[?\s*[\"']?{re.escape(key)}[\"']?\s*[\]=.]")
+    for number, line in enumerate(text.splitlines(), 1):
+        if wanted.match(line):
+            return f"{file}, line {number}"
+    return str(file)

@@ -1,0 +1,192 @@
+"""One connection to the daemon: calls go out, replies come in, and what fails there is said for people."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import struct
+from time import monotonic, sleep
+
+from sysjobs.errors import WIRE_ERRORS, Denied, Refused, SysjobsError, Unreachable
+from sysjobs.wire import END, MAX_MESSAGE, WireError, decode
+
+_CHUNK = 1 << 18
+
+
+class Lost(Exception):
+    """The connection ended before the answer did; the call can be made again."""
+
+
+class NotListening(Unreachable):
+    """Nobody listens at the socket; a daemon that is being restarted looks like this for a moment."""
+
+    def __init__(self, path: str, error: OSError) -> None:
+        super().__init__(
+            f"sysjobsd isn't running: {path}: {error.strerror}.",
+            "Start it: systemctl start sysjobsd.socket",
+            code="not-running",
+        )
+
+
+class Connection:
+    """A connected socket. `receive()` returns one message after the other."""
+
+    def __init__(self, path: str, timeout: float) -> None:
+        self.path = path
+        self._timeout = timeout
+        self._buffer = bytearray()
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        try:
+            # With settimeout() a full backlog would fail at once; this way the kernel queues us.
+            limit = struct.pack("@ll", int(timeout), 0)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+            self._socket.connect(path)
+        except OSError as error:
+            self.close()
+            raise self._connect_error(error) from None
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def send(self, data: bytes) -> None:
+        try:
+            self._socket.settimeout(self._timeout)
+            self._socket.sendall(data)
+        except TimeoutError:
+            raise self.silent() from None
+        except OSError as error:
+            raise Lost(error.strerror) from None
+
+    def receive(self, timeout: float | None = None) -> dict[str, object] | None:
+        """The next message. None if it isn't there in `timeout` seconds; without one, silence is an error."""
+        deadline = monotonic() + (self._timeout if timeout is None else timeout)
+        searched = 0
+        while (end := self._buffer.find(END, searched)) < 0:
+            searched = len(self._buffer)
+            if searched > MAX_MESSAGE:
+                raise self.stranger()
+            try:
+                # A timeout of 0 would make the socket non-blocking, which fails in another way.
+                self._socket.settimeout(max(deadline - monotonic(), 0.001))
+                data = self._socket.recv(_CHUNK)
+            except TimeoutError:
+                if timeout is None:
+                    raise self.silent() from None
+                return None
+            except OSError as error:
+                raise Lost(error.strerror) from None
+            if not data:
+                raise Lost("closed by the other side")
+            self._buffer += data
+        frame = self._buffer[:end]
+        del self._buffer[: end + 1]
+        try:
+            return decode(frame)
+        except WireError:
+            raise self.stranger() from None
+
+    def silent(self) -> Unreachable:
+        return Unreachable(
+            f"sysjobsd at {self.path} hasn't answered for {self._timeout:g} seconds; it may still do so.",
+            "See what holds it up: journalctl -u sysjobsd",
+            code="no-answer",
+        )
+
+    def stranger(self) -> Unreachable:
+        return _stranger(self.path)
+
+    def _connect_error(self, error: OSError) -> Unreachable:
+        if error.errno in (errno.ENOENT, errno.ECONNREFUSED):
+            return NotListening(self.path, error)
+        if error.errno in (errno.EACCES, errno.EPERM):
+            return Unreachable(
+                f"You may not use sysjobs here: {self.path}: {error.strerror}.",
+                f"Ask the administrator for access; ls -l {self.path} shows who has it.",
+                code="no-access",
+            )
+        if error.errno == errno.EPROTOTYPE:
+            return _stranger(self.path)
+        if error.errno == errno.EAGAIN:
+            return self.silent()
+        return Unreachable(
+            f"{self.path} can't be used as the daemon's socket: {error.strerror or error}.",
+            "Check --socket and SYSJOBS_SOCKET.",
+            code="bad-socket",
+        )
+
+
+class Patience:
+    """How long to go on trying: growing pauses within a bounded time."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._until = monotonic() + seconds
+        self._pause = 0.05
+
+    def at_least(self, seconds: float) -> Patience:
+        """After what deserves more patience than was set out with. Only the first such time counts."""
+        if self._seconds < seconds:
+            return Patience(seconds)
+        return self
+
+    def next_pause(self) -> float | None:
+        """How long to pause before the next try, or None when it is time to give up."""
+        left = self._until - monotonic()
+        if left <= 0:
+            return None
+        pause, self._pause = min(self._pause, left), min(self._pause * 2, 1.0)
+        return pause
+
+    def wait(self) -> bool:
+        """Pauses; False when it is time to give up."""
+        pause = self.next_pause()
+        if pause is None:
+            return False
+        sleep(pause)
+        return True
+
+
+def parameters(message: dict[str, object], method: str, path: str) -> dict[str, object]:
+    """The parameters of a reply; an error reply is raised."""
+    values = message.get("parameters", {})
+    if not isinstance(values, dict):
+        raise _stranger(path)
+    name = message.get("error")
+    if name is None:
+        return values
+    raise _error(str(name), {str(key): str(value) for key, value in values.items()}, method, path)
+
+
+def _error(name: str, values: dict[str, str], method: str, path: str) -> SysjobsError:
+    known = WIRE_ERRORS.get(name)
+    if known is not None:
+        code = values.get("code", "refused")
+        return known(values.get("message", name), values.get("hint", ""), code=code)
+    standard = name.removeprefix("org.varlink.service.")
+    if standard == "InterfaceNotFound":
+        return _stranger(path)
+    if standard == "PermissionDenied":
+        return Denied(f"sysjobsd doesn't let you call {method}.", code="denied")
+    if standard in ("MethodNotFound", "MethodNotImplemented", "InvalidParameter"):
+        what = f"the parameter {values.get('parameter')!r} of {method}" if standard[0] == "I" else method
+        return Refused(
+            f"The running sysjobsd doesn't know {what}: it is of another version than this sysjobs.",
+            "Restart it, which harms no job: systemctl restart sysjobsd",
+            code="version-mismatch",
+        )
+    return Refused(f"sysjobsd answered {method} with {name}.", "See: journalctl -u sysjobsd", code="unknown")
+
+
+def _stranger(path: str) -> Unreachable:
+    return Unreachable(
+        f"What answers at {path} is not sysjobsd.", "Check --socket and SYSJOBS_SOCKET.", code="not-sysjobsd"
+    )

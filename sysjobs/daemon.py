@@ -1,0 +1,275 @@
+"""sysjobsd: puts the parts together and runs the loop over sockets, systemd's signals and timers.
+
+It may die at any instruction: what it promised is on disk, and the next start reconciles it with the units.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Sequence
+
+from sysjobs import __version__
+from sysjobs.capacity import capacity
+from sysjobs.config import SYSTEM, Paths, Settings, read_settings
+from sysjobs.engine import ConnectionLost
+from sysjobs.engine.files import JobFiles
+from sysjobs.engine.systemd import Systemd
+from sysjobs.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, SysjobsError
+from sysjobs.handlers import Handlers
+from sysjobs.queue import Queue, StorageFailed
+from sysjobs.server import Server
+from sysjobs.store import Store
+
+log = logging.getLogger(__name__)
+
+EXIT_CONFIG = 78
+"""Starting again won't help (EX_CONFIG); the unit has it in RestartPreventExitStatus=."""
+
+CHECK_EVERY = 60.0
+"""Seconds between two looks at all units, for what no signal told."""
+
+RETRY = 1.0
+_FIRST_FD = 3
+
+
+class SystemClock:
+    def now(self) -> int:
+        return time.time_ns() // 1000
+
+    def monotonic(self) -> int:
+        return time.monotonic_ns() // 1000
+
+
+class Daemon:
+    def __init__(self, paths: Paths, settings: Settings, loop: asyncio.AbstractEventLoop) -> None:
+        self._paths = paths
+        self._loop = loop
+        self._flushing: asyncio.Handle | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._status = ""
+        clock = SystemClock()
+        files = JobFiles(paths.scripts, paths.logs)
+        self._engine = Systemd(paths.systemd, files)
+        self._store = Store(paths.database)
+        self._queue = Queue(self._store, self._engine, capacity(settings), clock, self._wake)
+        self._handlers = Handlers(self._queue, self._store, files, settings, clock)
+        self.server = Server(self._handlers.table(), self._queue.after_commit)
+
+    async def run(self, sock: socket.socket) -> None:
+        """Serve until SIGTERM or SIGINT."""
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, stop.set)
+        self._loop.add_signal_handler(signal.SIGHUP, self._reload)
+        self._loop.add_reader(self._engine.fileno(), self._take_events)
+        self._connect()
+        server = await self._loop.create_unix_server(self.server, sock=sock, backlog=socket.SOMAXCONN)
+        notify(f"READY=1\nSTATUS={self._describe()}")
+        self._feed_watchdog()
+        self._loop.call_later(CHECK_EVERY, self._check)
+        try:
+            await stop.wait()
+        finally:
+            notify("STOPPING=1")
+            server.close()
+            self._engine.close()
+            self._store.close()
+
+    # The engine
+
+    def _connect(self) -> None:
+        try:
+            self._engine.connect()
+            self._queue.load()
+            self._queue.reconcile()
+        except ConnectionLost as error:
+            self._lost(error)
+
+    def _lost(self, error: ConnectionLost) -> None:
+        """systemd restarted itself or doesn't answer: go on without it until it does."""
+        log.warning("connection to systemd lost, trying again: %s", error)
+        self._queue.disconnected()
+        self._engine.close()
+        self._loop.call_later(RETRY, self._reconnect)
+
+    def _reconnect(self) -> None:
+        try:
+            self._engine.connect()
+            self._queue.reconcile()
+            log.warning("connected to systemd again")
+        except ConnectionLost as error:
+            self._lost(error)
+
+    def _take_events(self) -> None:
+        if not self._queue.online:
+            return
+        try:
+            for seen in self._engine.events():
+                self._queue.observed(seen)
+        except ConnectionLost as error:
+            self._lost(error)
+
+    def _check(self) -> None:
+        self._loop.call_later(CHECK_EVERY, self._check)
+        if self._queue.online:
+            try:
+                self._queue.reconcile()
+            except ConnectionLost as error:
+                self._lost(error)
+        status = self._describe()
+        if status != self._status:
+            self._status = status
+            notify(f"STATUS={status}")
+
+    # The loop
+
+    def _wake(self) -> None:
+        """Have the queue flushed once all that is ready in this round of the loop has been taken in."""
+        if self._flushing is None:
+            self._flushing = self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = None
+        try:
+            self._queue.flush()
+        except ConnectionLost as error:
+            self._lost(error)
+        except StorageFailed:
+            self._loop.call_later(RETRY, self._recover)
+        if self._engine.has_events:
+            self._take_events()
+        self._arm()
+
+    def _recover(self) -> None:
+        """After a failed commit: take up again what is on disk, and what the units say."""
+        try:
+            self._queue.load()
+            if self._queue.online:
+                self._queue.reconcile()
+        except ConnectionLost as error:
+            self._lost(error)
+        except self._store.failure as error:
+            log.error("the database can't be read: %s", error)
+            self._loop.call_later(RETRY, self._recover)
+
+    def _arm(self) -> None:
+        """Set the timer for the queue's next deadline."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        when = self._queue.next_time()
+        if when is not None:
+            # The loop's clock is CLOCK_MONOTONIC, as the deadlines are.
+            self._timer = self._loop.call_at(when / 1_000_000, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        try:
+            self._queue.tick()
+        except ConnectionLost as error:
+            self._lost(error)
+
+    # The service
+
+    def _reload(self) -> None:
+        try:
+            settings = read_settings(self._paths.settings)
+        except SysjobsError as error:
+            log.error("settings are kept as they were: %s %s", error.message, error.hint)
+            return
+        self._handlers.settings = settings
+        self._queue.set_capacity(capacity(settings))
+        log.info("settings were read again")
+
+    def _feed_watchdog(self) -> None:
+        period = int(os.environ.get("WATCHDOG_USEC", 0)) / 1_000_000
+        if period:
+            notify("WATCHDOG=1")
+            self._loop.call_later(period / 3, self._feed_watchdog)
+
+    def _describe(self) -> str:
+        running, waiting = self._queue.counts()
+        return f"{running} running, {waiting} waiting"
+
+
+def notify(message: str) -> None:
+    """Tell systemd about this service (sd_notify(3))."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if address:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
+            sock.sendto(message.encode(), "\0" + address[1:] if address[0] == "@" else address)
+
+
+def listening_socket(paths: Paths) -> socket.socket:
+    """The socket that systemd opened for this service, or one of our own where it was started by hand."""
+    if os.environ.get("LISTEN_PID") == str(os.getpid()) and os.environ.get("LISTEN_FDS") == "1":
+        os.set_inheritable(_FIRST_FD, False)
+        return socket.socket(fileno=_FIRST_FD)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    paths.socket.unlink(missing_ok=True)
+    sock.bind(str(paths.socket))
+    paths.socket.chmod(0o666)
+    sock.listen(socket.SOMAXCONN)
+    return sock
+
+
+class _JournalFormatter(logging.Formatter):
+    """Each line with the priority that journald reads from its beginning (sd-daemon(3))."""
+
+    _PRIORITIES = {
+        logging.DEBUG: 7,
+        logging.INFO: 6,
+        logging.WARNING: 4,
+        logging.ERROR: 3,
+        logging.CRITICAL: 2,
+    }
+
+    def format(self, record: logging.LogRecord) -> str:
+        prefix = f"<{self._PRIORITIES.get(record.levelno, 6)}>"
+        return "\n".join(prefix + line for line in super().format(record).splitlines())
+
+
+def _start_logging() -> None:
+    handler = logging.StreamHandler()
+    if "JOURNAL_STREAM" in os.environ:
+        handler.setFormatter(_JournalFormatter())
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+
+
+def _make_directories(paths: Paths) -> None:
+    for directory, mode in ((paths.database.parent, 0o700), (paths.scripts, 0o711), (paths.logs, 0o755)):
+        directory.mkdir(parents=True, exist_ok=True)
+        directory.chmod(mode)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments == ["--version"]:
+        sys.stdout.write(f"sysjobsd {__version__}\n")
+        return EXIT_OK
+    if arguments:
+        sys.stderr.write(
+            "Usage: sysjobsd [--version]\nIt is started by systemd: systemctl start sysjobsd.socket\n"
+        )
+        return EXIT_USAGE
+    _start_logging()
+    try:
+        _make_directories(SYSTEM)
+        loop = asyncio.new_event_loop()
+        with contextlib.closing(loop):
+            daemon = Daemon(SYSTEM, read_settings(SYSTEM.settings), loop)
+            loop.run_until_complete(daemon.run(listening_socket(SYSTEM)))
+    except SysjobsError as error:
+        log.error("%s %s", error.message, error.hint)
+        return EXIT_CONFIG
+    except OSError as error:
+        log.error("can't start: %s: %s", error.filename or "socket", error.strerror)
+        return EXIT_FAILED
+    return EXIT_OK

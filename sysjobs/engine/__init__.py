@@ -1,0 +1,103 @@
+"""What the queue asks of an engine: the thing that runs jobs. systemd's is `engine.systemd`.
+
+Nothing here imports anything of an engine, so that another one (a cluster's) fits in without the queue
+changing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from sysjobs.jobs import Job, Outcome, Reason
+from sysjobs.payload import Payload
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What an engine knows of one job at one moment.
+
+    `begun` is False where nothing of the attempt was ever executed. `outcome` and `ended_at` are there once
+    it has ended, though processes of it may be left: `empty` says that none is. `held` means that the engine
+    still has something of it, to be released.
+    """
+
+    job_id: int
+    begun: bool = True
+    held: bool = True
+    empty: bool = False
+    invocation_id: str | None = None
+    running_at: int | None = None
+    ended_at: int | None = None
+    outcome: Outcome | None = None
+
+
+class StartResult(Enum):
+    STARTED = "started"
+    UNKNOWN = "unknown"
+    """The call's fate isn't known: the unit may exist. It is to be observed again."""
+
+
+class StartFailed(Exception):
+    """The unit can't be started; the job ends with this reason."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(reason.text)
+        self.reason = reason
+
+
+class ConnectionLost(Exception):
+    """The engine can't be reached now. `connect()` and a reconciliation follow."""
+
+
+class Engine(Protocol):
+    boot_id: str
+    """Which boot of the machine this is."""
+
+    booted_at: int
+    """When it began, once connected."""
+
+    def connect(self) -> None:
+        """Open the connection that events come by. Raises ConnectionLost."""
+
+    def close(self) -> None: ...
+
+    def fileno(self) -> int:
+        """Readable when `events()` has something to say; the same over reconnections."""
+
+    @property
+    def has_events(self) -> bool:
+        """Whether `events()` has something to say that the descriptor doesn't show."""
+
+    def start(self, job: Job, payload: Payload) -> StartResult:
+        """Ask for the job's unit, once: a second call for the same attempt changes nothing."""
+
+    def terminate(self, job: Job) -> None:
+        """SIGTERM to all processes of the job, thawed and continued if need be."""
+
+    def kill(self, job: Job) -> None:
+        """SIGKILL to all processes of the job."""
+
+    def freeze(self, job: Job) -> None: ...
+
+    def thaw(self, job: Job) -> None: ...
+
+    def release(self, job: Job) -> None:
+        """Let go of the unit of a job that has ended, along with what is left running in it."""
+
+    def await_empty(self, job: Job) -> None:
+        """Have `events()` tell when no process of this job is left."""
+
+    def clean(self, job: Job) -> None:
+        """Remove what was made for the job's start. Its logs stay."""
+
+    def events(self) -> Iterator[Observation]:
+        """What happened since the last call. Raises ConnectionLost."""
+
+    def observe(self, job: Job) -> Observation:
+        """Read everything about one job's unit."""
+
+    def observe_all(self, jobs: Iterable[Job]) -> list[Observation]:
+        """The same for each of these jobs and for every other one that the engine still holds."""

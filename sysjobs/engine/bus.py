@@ -1,0 +1,250 @@
+"""The connection to systemd, and the only module that imports pystemd: its bytes and traps end here.
+
+One private connection to the manager carries calls and signals. It receives every signal unasked and PID 1
+queues what isn't read, so it is drained after each call and whenever it becomes readable.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import select
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from pystemd import dbuslib
+from pystemd.dbusexc import DBusBaseError
+
+from sysjobs.engine import ConnectionLost
+from sysjobs.engine.units import Property
+
+_DESTINATION = b"org.freedesktop.systemd1"
+_MANAGER_PATH = b"/org/freedesktop/systemd1"
+_UNIT_PREFIX = b"/org/freedesktop/systemd1/unit/"
+_MANAGER = b"org.freedesktop.systemd1.Manager"
+_PROPERTIES = b"org.freedesktop.DBus.Properties"
+UNIT = "org.freedesktop.systemd1.Unit"
+SERVICE = "org.freedesktop.systemd1.Service"
+
+_LOST = {
+    -errno.ECONNRESET,
+    -errno.ENOTCONN,
+    -errno.EPIPE,
+    -errno.ENOTCONN,
+    -errno.ESHUTDOWN,
+    -errno.ECONNREFUSED,
+}
+_UNKNOWN = {-errno.EINTR, -errno.ETIMEDOUT}
+_SIGNALS = signal.valid_signals()
+
+Signal = tuple[str, str, dict[str, Any]]
+"""Unit, interface, changed properties. A unit that was unloaded has the interface ''."""
+
+
+class CallFailed(Exception):
+    """systemd refused; `number` is the negative errno that it said."""
+
+    def __init__(self, number: int, text: str) -> None:
+        super().__init__(text)
+        self.number = number
+        self.text = text
+
+
+class FateUnknown(Exception):
+    """The call may or may not have taken effect: interrupted, or not answered in time."""
+
+
+class Bus:
+    """Calls of the manager, and signals of units whose names begin with `prefix`."""
+
+    def __init__(self, address: str, prefix: str) -> None:
+        self._prefix = _escape(prefix)
+        self._signals: list[Signal] = []
+        self._seen = 0
+        self._bus = dbuslib.DBusAddress(f"unix:path={address}".encode(), peer_to_peer=True)
+        try:
+            self._bus.open()
+        except DBusBaseError as error:
+            raise ConnectionLost(f"systemd can't be reached at {address}: {error}") from None
+        # pystemd keeps no reference to a callback, and takes plain functions only.
+        self._callbacks = (self._make_changed(), self._make_removed())
+        self._bus.match_signal(None, None, _PROPERTIES, b"PropertiesChanged", self._callbacks[0])
+        self._bus.match_signal(None, _MANAGER_PATH, _MANAGER, b"UnitRemoved", self._callbacks[1])
+        self._poll = select.poll()
+        self._poll.register(self._bus.get_fd(), select.POLLIN)
+
+    def _make_changed(self) -> Any:
+        def changed(msg: Any, error: object = None, userdata: object = None) -> None:
+            self._seen += 1
+            path: bytes = msg.get_path()
+            if path.startswith(self._prefix, len(_UNIT_PREFIX)):
+                msg.process_reply(False)
+                interface, values = msg.body[0], msg.body[1]
+                # An empty dict reads as an empty list.
+                self._signals.append((unescape(path), interface.decode(), decoded(values)))
+
+        return changed
+
+    def _make_removed(self) -> Any:
+        def removed(msg: Any, error: object = None, userdata: object = None) -> None:
+            self._seen += 1
+            msg.process_reply(False)
+            path: bytes = msg.body[1]
+            if path.startswith(self._prefix, len(_UNIT_PREFIX)):
+                self._signals.append((unescape(path), "", {}))
+
+        return removed
+
+    def close(self) -> None:
+        with suppress(DBusBaseError):
+            self._bus.close()
+
+    def fileno(self) -> int:
+        number: int = self._bus.get_fd()
+        return number
+
+    @property
+    def has_signals(self) -> bool:
+        """Whether signals came during a call, which no poll of the descriptor would show."""
+        return bool(self._signals)
+
+    def signals(self) -> list[Signal]:
+        """What came since the last call."""
+        with _blocked(), _translated():
+            self._drain()
+        signals, self._signals = self._signals, []
+        return signals
+
+    def _drain(self) -> None:
+        # process() doesn't tell whether it did anything; three idle rounds with nothing to read are the end.
+        idle = 0
+        while idle < 3:
+            before = self._seen
+            self._bus.process()
+            idle = 0 if self._seen != before or self._poll.poll(0) else idle + 1
+
+    def call(self, method: str, signature: str = "", *values: object) -> Any:
+        """A method of the manager. Raises CallFailed, FateUnknown, ConnectionLost."""
+        args = dbuslib.apply_signature(signature.encode(), [_plain(value) for value in values])
+        return self._call(_MANAGER_PATH, _MANAGER, method, args)
+
+    def start_transient(self, unit: str, properties: Sequence[Property]) -> None:
+        args: list[tuple[int, Any]] = [(ord("s"), unit.encode()), (ord("s"), b"fail"), (ord("a"), b"(sv)")]
+        for name, signature, value in properties:
+            args += _property(name, signature, value)
+        args += [_END, (ord("a"), b"(sa(sv))"), _END]
+        self._call(_MANAGER_PATH, _MANAGER, "StartTransientUnit", args)
+
+    def get(self, unit: str, interface: str, name: str, signature: str) -> Any:
+        """One property. A unit that isn't loaded answers with a default, not with an error."""
+        with _answered(), _blocked(), _translated():
+            value = self._bus.get_property(
+                _DESTINATION, _unit_path(unit), interface.encode(), name.encode(), signature.encode()
+            )
+            self._drain()
+        return value
+
+    def get_manager(self, name: str, signature: str) -> Any:
+        with _answered(), _blocked(), _translated():
+            value = self._bus.get_property(
+                _DESTINATION, _MANAGER_PATH, _MANAGER, name.encode(), signature.encode()
+            )
+            self._drain()
+        return value
+
+    def get_all(self, unit: str, interface: str) -> dict[str, Any]:
+        with _answered():
+            return decoded(
+                self._call(_unit_path(unit), _PROPERTIES, "GetAll", [(ord("s"), interface.encode())])
+            )
+
+    def list_units(self, pattern: str) -> list[tuple[str, str, str]]:
+        """Name, active state and sub-state of each loaded unit that matches."""
+        with _answered():
+            rows = self.call("ListUnitsByPatterns", "asas", (), (pattern,)) or []
+        # A single row isn't wrapped again.
+        return [(row[0].decode(), row[3].decode(), row[4].decode()) for row in rows if row[2] == b"loaded"]
+
+    def _call(self, path: bytes, interface: bytes, method: str, args: Sequence[tuple[int, Any]]) -> Any:
+        # On systemd 252 a Unix signal makes a call fail that took effect.
+        with _blocked(), _translated():
+            reply = self._bus.call_method(_DESTINATION, path, interface, method.encode(), args)
+            self._drain()
+        return reply.body
+
+
+_END: tuple[int, Any] = (-1, None)
+
+
+@functools.lru_cache(maxsize=512)
+def _property(name: str, signature: str, value: object) -> list[tuple[int, Any]]:
+    """One (sv) of a transient unit, flat as pystemd wants it. Most are the same for every job."""
+    return [
+        (ord("r"), b"sv"), (ord("s"), name.encode()), (ord("v"), signature.encode()),
+        *dbuslib.apply_signature(signature.encode(), [_plain(value)]), _END, _END,
+    ]  # fmt: skip
+
+
+def _plain(value: object) -> object:
+    """Strings as bytes, sequences as lists, at any depth."""
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, tuple | list):
+        return [_plain(part) for part in value]
+    return value
+
+
+@contextmanager
+def _blocked() -> Iterator[None]:
+    old = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, old)
+
+
+@contextmanager
+def _answered() -> Iterator[None]:
+    """For calls that only read: no answer is as good as no connection."""
+    try:
+        yield
+    except FateUnknown as error:
+        raise ConnectionLost(f"systemd doesn't answer: {error}") from None
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except DBusBaseError as error:
+        number: int = error.errno
+        if number in _LOST:
+            raise ConnectionLost(str(error)) from None
+        if number in _UNKNOWN:
+            raise FateUnknown(str(error)) from None
+        text = error.err_message
+        raise CallFailed(
+            number, text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
+        ) from None
+
+
+def decoded(values: object) -> dict[str, Any]:
+    """A dict of properties with its names as str; an empty one reads as an empty list."""
+    assert isinstance(values, dict | list)
+    return {name.decode(): value for name, value in values.items()} if isinstance(values, dict) else {}
+
+
+def _escape(name: str) -> bytes:
+    return "".join(c if c.isascii() and c.isalnum() else f"_{ord(c):02x}" for c in name).encode()
+
+
+def _unit_path(unit: str) -> bytes:
+    return _UNIT_PREFIX + _escape(unit)
+
+
+def unescape(path: bytes) -> str:
+    """The unit that an object path names."""
+    first, *rest = path[len(_UNIT_PREFIX) :].decode().split("_")
+    return first + "".join(chr(int(part[:2], 16)) + part[2:] for part in rest)

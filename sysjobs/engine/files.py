@@ -1,0 +1,121 @@
+"""Files that a job needs to start and those that it leaves: scripts, markers, its log directory.
+
+The daemon is root and the jobs' users own these directories, so nothing in them is trusted: no link is
+followed, nothing but a small regular file is read, and what is made is given away only when it is complete.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+from sysjobs.engine import StartFailed
+from sysjobs.engine.script import STEPS, Files, Traces, run_script, setup_script
+from sysjobs.jobs import Job, Reason
+from sysjobs.payload import Payload
+
+_SAFE_USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]*\$?")
+_SMALL = 64
+
+
+class JobFiles:
+    """Where jobs' files are: `scripts` on a tmpfs, `logs` on disk."""
+
+    def __init__(self, scripts: Path, logs: Path) -> None:
+        self._scripts = str(scripts)
+        self._logs = str(logs)
+
+    def files(self, job: Job) -> Files:
+        return Files(f"{self._scripts}/{job.id}", job.attempt)
+
+    def log_directory(self, job: Job) -> str:
+        name = job.user if _SAFE_USER.fullmatch(job.user) else str(job.uid)
+        return f"{self._logs}/{name}"
+
+    def log(self, job: Job, *, setup: bool = False) -> str:
+        """42.log, 42.setup.log; 42.2.log for attempt 2."""
+        attempt = f".{job.attempt}" if job.attempt > 1 else ""
+        return f"{self.log_directory(job)}/{job.id}{attempt}{'.setup' if setup else ''}.log"
+
+    def prepare(self, job: Job, payload: Payload) -> Files:
+        """Write the scripts and see that the log directory is there. Raises StartFailed."""
+        files = self.files(job)
+        try:
+            self._own_log_directory(job)
+            self.clean(job)
+            Path(files.directory).mkdir(0o700)
+            scripts = {files.run: run_script(job, payload, files, self.log(job).encode())}
+            if job.has_setup:
+                scripts[files.setup] = setup_script(job, payload, files, self.log(job, setup=True).encode())
+            for path, script in scripts.items():
+                _write(path, script, job)
+            os.chown(files.directory, job.uid, job.gid)
+        except OSError as error:
+            text = f"Could not be started: {error.filename or files.directory}: {error.strerror}."
+            raise StartFailed(Reason("no-files", text)) from None
+        return files
+
+    def _own_log_directory(self, job: Job) -> None:
+        path = self.log_directory(job)
+        try:
+            info = Path(path).lstat()
+        except FileNotFoundError:
+            Path(path).mkdir(0o700)
+            os.chown(path, job.uid, job.gid)
+            return
+        if not stat.S_ISDIR(info.st_mode) or info.st_uid != job.uid:
+            raise OSError(0, "is not a directory that belongs to the job's user", path)
+
+    def clean(self, job: Job) -> None:
+        """Remove the job's directory under /run."""
+        directory = f"{self._scripts}/{job.id}"
+        with suppress(FileNotFoundError):
+            # Moved first, so that its owner can't fill it faster than it is emptied under its old name.
+            doomed = f"{directory}.old"
+            Path(directory).rename(doomed)
+            shutil.rmtree(doomed, ignore_errors=True)
+
+    def traces(self, job: Job) -> Traces:
+        """What the scripts of the job's attempt left, as far as it makes sense."""
+        files = self.files(job)
+        phase = _read(files.phase)
+        step, _, code = (_read(files.failed) or "").partition(" ")
+        return Traces(
+            phase=phase if phase in ("setup", "run") else None,
+            failed_step=step if step in STEPS else None,
+            failed_code=_code(code),
+            setup_code=_code(_read(files.setup_code)),
+        )
+
+
+def _write(path: str, text: bytes, job: Job) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o400)
+    try:
+        view = memoryview(text)
+        while view:
+            view = view[os.write(fd, view) :]
+        os.fchown(fd, job.uid, job.gid)
+    finally:
+        os.close(fd)
+
+
+def _read(path: str) -> str | None:
+    """The line in a small file that somebody else may have put there."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            return None
+        return os.read(fd, _SMALL).decode("ascii", "replace").strip()
+    finally:
+        os.close(fd)
+
+
+def _code(text: str | None) -> int | None:
+    return int(text) if text and re.fullmatch(r"\d{1,3}", text, re.ASCII) else None

@@ -1,0 +1,166 @@
+"""Pure: how a unit ended, in the queue's words. Decided from codes, never from systemd's Result alone.
+
+The table in tests/test_outcome.py has a row for each way to end that was measured on systemd 252 and 257.
+"""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass, field
+
+from sysjobs.engine.script import Traces
+from sysjobs.engine.units import DUMPED, EXITED, Unit
+from sysjobs.jobs import REBOOTED, Exit, Outcome, Reason, Status
+
+# Exit statuses by which systemd says that it couldn't even execute the start script.
+_START_FAILURES = {
+    200: ("no-directory", "its working directory can't be entered"),
+    203: ("no-command", "its start script can't be executed"),
+    204: ("no-memory", "there was no memory left"),
+    205: ("bad-limit", "its resource limits can't be set"),
+    206: ("bad-oom-score", "its OOM score can't be set"),
+    208: ("no-stdin", "its standard input can't be opened"),
+    209: ("no-log", "its output can't be opened"),
+    216: ("no-group", "its group doesn't exist"),
+    217: ("no-user", "its user doesn't exist"),
+    219: ("no-cgroup", "its cgroup can't be made"),
+}
+
+# Steps of the start script (`engine.script.STEPS`) that come before the command.
+_STEPS = {
+    "log": ("no-log", "its log can't be opened; see that the log directory can be written and has room"),
+    "directory": ("no-directory", "its working directory is missing or can't be entered"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A unit (None: not loaded), what its scripts left, and what happened around it.
+
+    `stopped`: systemd was told to stop it, not by us. `rebooting`: the machine is going down, or went down.
+    """
+
+    unit: Unit | None
+    traces: Traces = field(default_factory=Traces)
+    stopped: bool = False
+    rebooting: bool = False
+
+
+def has_ended(unit: Unit) -> bool:
+    """Whether the job in this unit came to its end, though processes of it may be left."""
+    return unit.over or unit.main_ended
+
+
+def end_time(unit: Unit) -> int | None:
+    """When: its main process' exit, else the unit's last change."""
+    return (unit.main_exited_at if unit.main_ended else None) or unit.changed_at
+
+
+def outcome(seen: Seen) -> Outcome:
+    """How a unit ended that has ended, as if the queue had left it alone."""
+    unit, traces = seen.unit, seen.traces
+    if unit is None:
+        return _vanished(seen)
+    main = _exit(unit.main_code, unit.main_status)
+    setup = _setup_exit(unit, traces)
+    if unit.result == "oom-kill":
+        what = "Its setup" if main is None else "It"
+        text = f"{what} ran out of memory and was killed by the kernel (OOM)."
+        return Outcome(Status.FAILED_DRIVER, Reason("oom", text), main, setup)
+    if seen.stopped or unit.active_state == "inactive":
+        # By itself a unit stays active or fails: only being stopped leads here.
+        return _stopped(seen, main, setup)
+    if main is not None:
+        return _main_outcome(main, setup, traces, timeout=unit.result == "timeout")
+    if setup is not None or traces.phase == "setup":
+        return _setup_outcome(setup, traces)
+    text = f"Could not be started: systemd says {unit.result!r}."
+    return Outcome(Status.FAILED_DRIVER, Reason("start", text))
+
+
+def _main_outcome(main: Exit, setup: Exit | None, traces: Traces, *, timeout: bool) -> Outcome:
+    if main.code == 0:
+        return Outcome(Status.SUCCEEDED, None, main, setup)
+    if main.code is not None:
+        failure = _start_failure(main.code, traces, "run")
+        if failure is not None:
+            return Outcome(Status.FAILED_DRIVER, failure, main, setup)
+        return Outcome(Status.FAILED, Reason("exit-code", f"Ended with exit code {main.code}."), main, setup)
+    if timeout:
+        # No property of ours lets a running job time out: a drop-in, or a stop that was not seen to begin.
+        text = (
+            f"Ended by systemd with {main}: it was stopped, or ran into a time limit that its unit was given."
+        )
+        return Outcome(Status.FAILED_DRIVER, Reason("unit-timeout", text), main, setup)
+    if main.signal == signal.SIGKILL:
+        return Outcome(Status.FAILED_DRIVER, _killed("Killed"), main, setup)
+    return Outcome(Status.FAILED, Reason("signal", f"Ended by {main}; sender unknown."), main, setup)
+
+
+def _setup_outcome(setup: Exit | None, traces: Traces) -> Outcome:
+    if setup is None:
+        text = "Setup failed; systemd was reloaded meanwhile and no longer says how."
+        return Outcome(Status.FAILED_SETUP, Reason("setup", text), None, None)
+    if setup.signal == signal.SIGKILL:
+        return Outcome(Status.FAILED_DRIVER, _killed("Setup was killed"), None, setup)
+    if setup.signal is not None:
+        return Outcome(
+            Status.FAILED_SETUP, Reason("setup", f"Setup was ended by {setup}; sender unknown."), None, setup
+        )
+    assert setup.code is not None
+    failure = _start_failure(setup.code, traces, "setup")
+    if failure is not None:
+        return Outcome(Status.FAILED_DRIVER, failure, None, setup)
+    return Outcome(
+        Status.FAILED_SETUP, Reason("setup", f"Setup ended with exit code {setup.code}."), None, setup
+    )
+
+
+def _start_failure(code: int, traces: Traces, phase: str) -> Reason | None:
+    """Why the program never ran, or None if it did and this exit code is its own."""
+    if traces.phase != phase and 200 <= code < 250:
+        # The script didn't begin: this is systemd's status, not the program's.
+        name, why = _START_FAILURES.get(code, ("start", f"systemd gave up with status {code}"))
+        return Reason(name, f"Could not be started: {why}.")
+    if traces.failed_step is None:
+        return None
+    if traces.failed_step == "command":
+        if traces.failed_code == 126:
+            return Reason("not-executable", "Could not be started: its command can't be executed.")
+        if traces.failed_code == 127:
+            return Reason("no-command", "Could not be started: its command was not found.")
+        text = f"Could not be started: its start script failed with status {traces.failed_code}."
+        return Reason("start", text)
+    name, why = _STEPS[traces.failed_step]
+    return Reason(name, f"Could not be started: {why}.")
+
+
+def _stopped(seen: Seen, main: Exit | None, setup: Exit | None) -> Outcome:
+    if seen.rebooting:
+        return Outcome(Status.FAILED_DRIVER, REBOOTED, main, setup)
+    text = "Stopped through systemd, as `systemctl stop` does, not through sysjobs."
+    return Outcome(Status.CANCELLED, Reason("stopped", text), main, setup)
+
+
+def _vanished(seen: Seen) -> Outcome:
+    if seen.rebooting:
+        return Outcome(Status.FAILED_DRIVER, REBOOTED)
+    text = "Its unit vanished before its end could be read: it was stopped or reset through systemd."
+    return Outcome(Status.FAILED_DRIVER, Reason("lost", text))
+
+
+def _killed(what: str) -> Reason:
+    return Reason("killed", f"{what} by SIGKILL from outside sysjobs; sender unknown.")
+
+
+def _exit(code: int, status: int) -> Exit | None:
+    if code == 0:
+        return None
+    return Exit(code=status) if code == EXITED else Exit(signal=status, dumped=code == DUMPED)
+
+
+def _setup_exit(unit: Unit, traces: Traces) -> Exit | None:
+    seen = _exit(unit.setup_code, unit.setup_status)
+    if seen is None and traces.setup_code is not None:
+        return Exit(code=traces.setup_code)
+    return seen

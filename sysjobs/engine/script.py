@@ -1,0 +1,195 @@
+"""The start scripts of a job: shell text that sets up what the submitter had and becomes the command.
+
+Nothing is interpolated but single-quoted bytes. Each step that can fail leaves a trace beside the script
+(`Traces`), which is how a command that could not be run is told apart from one that exits 127 by itself.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from sysjobs.jobs import Job
+from sysjobs.payload import Payload
+from sysjobs.resources import format_cpus
+
+SHELL = b"/bin/bash"
+"""Runs setup and the text of -c."""
+
+_IDENTIFIER = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
+
+STEPS = ("log", "directory", "command")
+"""Steps of a script that can fail, by the names that its traces use."""
+
+# Names that a shell keeps for itself or refuses to set: these travel through env(1), as do those that no
+# shell can name, such as bash's exported functions.
+_RESERVED = frozenset(b"BASHOPTS BASH_VERSINFO EUID GROUPS LINENO OPTIND PPID SHELLOPTS UID _".split())
+
+# systemd gives these to each unit; the submitter's take their place, or nothing does. What describes the
+# unit itself (INVOCATION_ID, MEMORY_PRESSURE_*) stays.
+_FROM_SYSTEMD = (
+    b"HOME",
+    b"JOURNAL_STREAM",
+    b"LANG",
+    b"LANGUAGE",
+    b"LC_ALL",
+    b"LOGNAME",
+    b"PATH",
+    b"SHELL",
+    b"SYSTEMD_EXEC_PID",
+    b"USER",
+)
+
+# ulimit's letter and unit for each soft limit; nproc has another letter in each shell.
+_LIMITS = {
+    "core": ("c", 512), "cpu": ("t", 1), "data": ("d", 1024), "fsize": ("f", 512), "memlock": ("l", 1024),
+    "nofile": ("n", 1), "stack": ("s", 1024), "as": ("v", 1024),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Traces:
+    """What the scripts of an attempt left: how far they came, and which step failed with which status."""
+
+    phase: str | None = None
+    failed_step: str | None = None
+    failed_code: int | None = None
+    setup_code: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """The files of one attempt, all in the job's directory under /run."""
+
+    directory: str
+    attempt: int
+
+    def _path(self, suffix: str) -> str:
+        return f"{self.directory}/{self.attempt}.{suffix}"
+
+    @property
+    def run(self) -> str:
+        return self._path("run")
+
+    @property
+    def setup(self) -> str:
+        return self._path("setup")
+
+    @property
+    def phase(self) -> str:
+        return self._path("phase")
+
+    @property
+    def failed(self) -> str:
+        return self._path("failed")
+
+    @property
+    def setup_code(self) -> str:
+        return self._path("setup-code")
+
+
+def quote(data: bytes) -> bytes:
+    return b"'" + data.replace(b"'", b"'\\''") + b"'"
+
+
+def run_script(job: Job, payload: Payload, files: Files, log: bytes) -> bytes:
+    """The script that becomes the job's command."""
+    return _script(job, payload, files, log, "run", payload.command)
+
+
+def setup_script(job: Job, payload: Payload, files: Files, log: bytes) -> bytes:
+    """The script that becomes the shell that runs setup and leaves its exit code."""
+    assert payload.setup is not None
+    # systemd 252 forgets how ExecStartPre ended when it is reloaded; the trap's file does not.
+    text = b"trap 'echo $? >%s' EXIT; %s" % (files.setup_code.encode(), payload.setup)
+    return _script(job, payload, files, log, "setup", (SHELL, b"-c", text))
+
+
+def _script(
+    job: Job, payload: Payload, files: Files, log: bytes, phase: str, command: tuple[bytes, ...]
+) -> bytes:
+    exported, odd = _environment(job, payload)
+    failed = files.failed.encode()
+
+    def trap(step: bytes) -> bytes:
+        return b"trap 'echo %s $? >%s' EXIT" % (step, failed)
+
+    lines = [
+        b"echo %s >%s" % (phase.encode(), files.phase.encode()),
+        trap(b"log"),
+        b"exec >>%s 2>&1" % quote(log),
+    ]
+    # After the log, so that the shell's own words about a directory or a limit are found there.
+    lines += [trap(b"directory"), b"cd -- %s || exit" % quote(payload.workdir), trap(b"command")]
+    if payload.umask is not None:
+        lines.append(b"umask %04o" % payload.umask)
+    lines += _limits(payload.limits)
+    lines.append(b"unset " + b" ".join(_FROM_SYSTEMD) if payload.environment is not None else b":")
+    lines += [b"export %s=%s" % (name, quote(value)) for name, value in exported.items()]
+    words = b" ".join(map(quote, command))
+    if odd:
+        # env(1) would turn a missing command into an exit code of the job's own.
+        lines.append(
+            b"command -v -- %s >/dev/null || { echo %s: not found; exit 127; }"
+            % (quote(command[0]), quote(command[0]))
+        )
+        entries = b" ".join(quote(name + b"=" + value) for name, value in odd.items())
+        words = b"/usr/bin/env -- %s %s" % (entries, words)
+    lines.append(b"exec " + words)
+    return b"\n".join(lines) + b"\n"
+
+
+def _limits(limits: dict[str, int]) -> list[bytes]:
+    lines = []
+    for name, value in limits.items():
+        if name == "nproc":
+            text = str(value) if value >= 0 else "unlimited"
+            command = f"ulimit -S -u {text} 2>/dev/null || ulimit -S -p {text}"
+        elif name in _LIMITS:
+            letter, unit = _LIMITS[name]
+            text = str(value // unit) if value >= 0 else "unlimited"
+            command = f"ulimit -S -{letter} {text}"
+        else:
+            continue
+        said = f"sysjobs: the soft limit {name} could not be set to {text}"
+        lines.append(f"{command} 2>/dev/null || echo '{said}'".encode())
+    return lines
+
+
+def _environment(job: Job, payload: Payload) -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
+    """The job's variables: those that the script exports, and those that only env(1) can set."""
+    variables: dict[bytes, bytes] = {}
+    for entry in payload.environment or ():
+        name, _, value = entry.partition(b"=")
+        variables[name] = value
+    if b"PWD" in variables:
+        variables[b"PWD"] = payload.workdir
+    variables.pop(b"OLDPWD", None)
+    variables.setdefault(b"PYTHONUNBUFFERED", b"1")
+    variables.update(payload.env)
+    variables.update(job_variables(job))
+    odd = {
+        name: value
+        for name, value in variables.items()
+        if not _IDENTIFIER.fullmatch(name) or name in _RESERVED
+    }
+    odd.pop(b"_", None)
+    return {name: value for name, value in variables.items() if name not in odd and name != b"_"}, odd
+
+
+def job_variables(job: Job) -> dict[bytes, bytes]:
+    """What a job is told of itself: SYSJOBS_*, and SKYPILOT_* as that system's jobs know them."""
+    variables = {
+        "SYSJOBS_JOB_ID": job.id,
+        "SYSJOBS_JOB_NAME": job.name,
+        "SYSJOBS_ATTEMPT": job.attempt,
+        "SYSJOBS_CPUS": format_cpus(job.amount.cpus),
+        "SYSJOBS_MEMORY": job.amount.memory or "",
+        "SKYPILOT_INTERNAL_JOB_ID": job.id,
+        "SKYPILOT_TASK_ID": f"sysjobs-{job.submitted_at // 1_000_000}_{job.name}_{job.id}",
+        "SKYPILOT_NODE_RANK": 0,
+        "SKYPILOT_NODE_IPS": "127.0.0.1",
+        "SKYPILOT_NUM_NODES": 1,
+        "SKYPILOT_NUM_GPUS_PER_NODE": 0,
+    }
+    return {name.encode(): str(value).encode("utf-8", "surrogateescape") for name, value in variables.items()}

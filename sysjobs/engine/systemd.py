@@ -1,0 +1,310 @@
+"""The engine that runs each job as a transient unit of systemd."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import select
+import signal
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from sysjobs.engine import ConnectionLost, Observation, StartFailed, StartResult
+from sysjobs.engine.bus import SERVICE, UNIT, Bus, CallFailed, FateUnknown
+from sysjobs.engine.files import JobFiles
+from sysjobs.engine.outcome import Seen, end_time, has_ended, outcome
+from sysjobs.engine.script import Traces
+from sysjobs.engine.units import Unit, cgroup_path, job_id_of, properties, updated
+from sysjobs.jobs import Job, Reason, unit_name
+from sysjobs.payload import Payload
+
+log = logging.getLogger(__name__)
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_CGROUPS = "/sys/fs/cgroup"
+_PATTERN = "sysjobs-[0-9]*.service"
+
+
+@dataclass(slots=True)
+class _Tracked:
+    """A unit that may be loaded: the job as it was launched, and what systemd last said."""
+
+    job: Job
+    unit: Unit = field(default_factory=Unit)
+    stopped: bool = False
+    released: bool = False
+
+
+class Systemd:
+    """See `Engine`. `address` is the manager's private socket."""
+
+    def __init__(self, address: str, files: JobFiles) -> None:
+        self._address = address
+        self._files = files
+        self._tracked: dict[int, _Tracked] = {}
+        self._bus: Bus | None = None
+        self._cgroup_root = _CGROUPS
+        # Readable when the bus is, or when a cgroup in `_waiting` (by descriptor) may have become empty.
+        self._epoll = select.epoll()
+        self._waiting: dict[int, Job] = {}
+        self.boot_id = _BOOT_ID.read_text("ascii").strip()
+        self.booted_at = 0
+
+    def connect(self) -> None:
+        self.close()
+        bus = Bus(self._address, "sysjobs-")
+        try:
+            self.booted_at = bus.get_manager("UserspaceTimestamp", "t")
+            self._cgroup_root = _CGROUPS + bus.get_manager("ControlGroup", "s").decode().rstrip("/")
+        except (CallFailed, ConnectionLost) as error:
+            bus.close()
+            raise ConnectionLost(str(error)) from None
+        self._bus = bus
+        self._epoll.register(bus.fileno(), select.EPOLLIN)
+
+    def close(self) -> None:
+        if self._bus is not None:
+            self._epoll.unregister(self._bus.fileno())
+            self._bus.close()
+            self._bus = None
+
+    @property
+    def bus(self) -> Bus:
+        if self._bus is None:
+            raise ConnectionLost("not connected to systemd")
+        return self._bus
+
+    def fileno(self) -> int:
+        return self._epoll.fileno()
+
+    @property
+    def has_events(self) -> bool:
+        return self._bus is not None and self._bus.has_signals
+
+    # Doing
+
+    def start(self, job: Job, payload: Payload) -> StartResult:
+        files = self._files.prepare(job, payload)
+        self._tracked[job.id] = _Tracked(job)
+        setup = files.setup if job.has_setup else None
+        try:
+            self.bus.start_transient(job.unit, properties(job, files.run, setup, self._files.log(job)))
+        except CallFailed as error:
+            if error.number == -errno.EEXIST and self._is_ours(job):
+                return StartResult.STARTED
+            del self._tracked[job.id]
+            self._files.clean(job)
+            raise StartFailed(_refusal(job, error)) from None
+        except (FateUnknown, ConnectionLost):
+            return StartResult.UNKNOWN
+        return StartResult.STARTED
+
+    def terminate(self, job: Job) -> None:
+        self._kill(job, signal.SIGTERM)
+        try:
+            if self.bus.get(job.unit, UNIT, "FreezerState", "s") not in (b"", b"running"):
+                self.thaw(job)
+        except CallFailed as error:
+            log.warning("%s: its freezer can't be read: %s", job.unit, error)
+        # A process that was stopped (SIGSTOP) sees SIGTERM only once it goes on.
+        self._kill(job, signal.SIGCONT)
+
+    def kill(self, job: Job) -> None:
+        self._kill(job, signal.SIGKILL)
+
+    def _kill(self, job: Job, number: signal.Signals) -> None:
+        self._ask("KillUnit", "ssi", job.unit, "all", int(number))
+
+    def freeze(self, job: Job) -> None:
+        self._ask("FreezeUnit", "s", job.unit)
+
+    def thaw(self, job: Job) -> None:
+        self._ask("ThawUnit", "s", job.unit)
+
+    def release(self, job: Job) -> None:
+        tracked = self._tracked.get(job.id)
+        if tracked is None:
+            tracked = self._tracked[job.id] = _Tracked(job, self._read(job.id) or Unit())
+        tracked.released = True
+        if tracked.unit.active_state == "failed":
+            self._ask("ResetFailedUnit", "s", job.unit)
+        else:
+            self._ask("StopUnit", "ss", job.unit, "replace")
+
+    def await_empty(self, job: Job) -> None:
+        try:
+            fd = os.open(self._cgroup_events(job), os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return
+        self._waiting[fd] = job
+        # The kernel marks the file as urgent when the cgroup becomes empty.
+        self._epoll.register(fd, select.EPOLLPRI)
+
+    def clean(self, job: Job) -> None:
+        self._files.clean(job)
+
+    def _ask(self, method: str, signature: str, *values: object) -> None:
+        """A call that asks for an end state: where it fails, a later look at the unit asks again."""
+        try:
+            self.bus.call(method, signature, *values)
+        except CallFailed as error:
+            if error.number != -errno.ENOENT:
+                log.info("%s %s: %s", method, values[0], error)
+        except FateUnknown as error:
+            log.warning("%s %s: %s", method, values[0], error)
+
+    # Seeing
+
+    def events(self) -> Iterator[Observation]:
+        touched: dict[int, None] = {}
+        for unit_id, interface, changes in self.bus.signals():
+            job_id = job_id_of(unit_id)
+            tracked = self._tracked.get(job_id) if job_id is not None else None
+            if job_id is None or tracked is None:
+                continue
+            if interface == "":
+                touched.pop(job_id, None)
+                yield self._unloaded(tracked)
+                continue
+            tracked.unit = updated(tracked.unit, changes)
+            # systemd sends the service's properties before the unit's: with these the picture is whole.
+            if interface == UNIT:
+                if tracked.unit.stopping and not tracked.unit.main_ended and tracked.unit.result == "success":
+                    tracked.stopped = True
+                touched[job_id] = None
+        for job_id in touched:
+            tracked = self._tracked[job_id]
+            if tracked.released and tracked.unit.active_state == "failed":
+                # What was left in it had to be killed, which is a failure of the unit, not of the job.
+                self._ask("ResetFailedUnit", "s", tracked.job.unit)
+            yield self._observation(tracked)
+        yield from self._emptied()
+
+    def _emptied(self) -> Iterator[Observation]:
+        for fd, _ in self._epoll.poll(0):
+            job = self._waiting.get(fd)
+            if job is not None and self._is_empty(job):
+                self._epoll.unregister(fd)
+                os.close(fd)
+                del self._waiting[fd]
+                yield Observation(job.id, empty=True)
+
+    def _unloaded(self, tracked: _Tracked) -> Observation:
+        """The last word on a unit that was unloaded, or seemed to be: a reload of systemd says so of all."""
+        job = tracked.job
+        if not tracked.released and self._read(job.id) is not None:
+            return self.observe(job)
+        del self._tracked[job.id]
+        if not tracked.released and has_ended(tracked.unit) and tracked.unit.invocation_id is not None:
+            return replace(self._observation(tracked), held=False)
+        return (
+            Observation(job.id, held=False, empty=self._is_empty(job))
+            if tracked.released
+            else self._absent(job)
+        )
+
+    def observe(self, job: Job) -> Observation:
+        unit = self._read(job.id)
+        if unit is None or not self._is_ours(job):
+            self._tracked.pop(job.id, None)
+            return self._absent(job)
+        tracked = self._tracked.setdefault(job.id, _Tracked(job))
+        tracked.unit = unit
+        return self._observation(tracked)
+
+    def observe_all(self, jobs: Iterable[Job]) -> list[Observation]:
+        wanted = {job.id: job for job in jobs}
+        loaded = {
+            job_id: (active, sub)
+            for name, active, sub in self.bus.list_units(_PATTERN)
+            if (job_id := job_id_of(name)) is not None
+        }
+        seen = []
+        for job in wanted.values():
+            if loaded.get(job.id) == ("active", "running") and (
+                job.id in self._tracked or self._is_known(job)
+            ):
+                # What merely runs has nothing new to say; there may be thousands of these.
+                self._tracked.setdefault(
+                    job.id, _Tracked(job, Unit("active", "running", invocation_id=job.invocation_id))
+                )
+                continue
+            seen.append(self.observe(job) if job.id in loaded else self._absent(job))
+        seen += [Observation(job_id) for job_id in loaded if job_id not in wanted]
+        return seen
+
+    def _is_known(self, job: Job) -> bool:
+        if job.running_at is None or job.invocation_id is None:
+            return False
+        return bytes(self.bus.get(job.unit, UNIT, "InvocationID", "ay")).hex() == job.invocation_id
+
+    def _read(self, job_id: int) -> Unit | None:
+        name = unit_name(job_id)
+        general = self.bus.get_all(name, UNIT)
+        if general.get("LoadState") != b"loaded":
+            return None
+        return updated(updated(Unit(), self.bus.get_all(name, SERVICE)), general)
+
+    def _is_ours(self, job: Job) -> bool:
+        """Whether the loaded unit runs this job's script, of this attempt."""
+        command = self.bus.get(job.unit, SERVICE, "ExecStart", "a(sasbttttuii)")
+        script = self._files.files(job).run.encode()
+        return any(script in entry[1] for entry in command or ())
+
+    def _observation(self, tracked: _Tracked) -> Observation:
+        job, unit = tracked.job, tracked.unit
+        if unit.invocation_id is None:
+            return Observation(job.id, begun=False)
+        if not has_ended(unit):
+            return Observation(job.id, invocation_id=unit.invocation_id, running_at=unit.main_started_at)
+        if not unit.main_ended and unit.setup_code == 0 and job.has_setup:
+            # Signals don't carry how ExecStartPre ended.
+            pre = self.bus.get(job.unit, SERVICE, "ExecStartPre", "a(sasbttttuii)")
+            unit = tracked.unit = updated(unit, {"ExecStartPre": pre})
+        stopped = tracked.stopped or (unit.active_state == "inactive" and not tracked.released)
+        seen = Seen(
+            unit,
+            Traces("run") if unit.main_ended and unit.main_status == 0 else self._files.traces(job),
+            stopped=stopped,
+            rebooting=stopped and self._is_going_down(),
+        )
+        return Observation(
+            job.id,
+            empty=self._is_empty(job),
+            invocation_id=unit.invocation_id,
+            running_at=unit.main_started_at,
+            ended_at=end_time(unit),
+            outcome=outcome(seen),
+        )
+
+    def _absent(self, job: Job) -> Observation:
+        """No unit: either nothing ever began, or its end was missed."""
+        begun = self._files.traces(job).phase is not None
+        ending = outcome(Seen(None, rebooting=self._is_going_down())) if begun else None
+        return Observation(job.id, begun=begun, held=False, empty=self._is_empty(job), outcome=ending)
+
+    def _is_going_down(self) -> bool:
+        return bool(self.bus.get_manager("SystemState", "s") == b"stopping")
+
+    def _cgroup_events(self, job: Job) -> str:
+        return f"{self._cgroup_root}/{cgroup_path(job)}/cgroup.events"
+
+    def _is_empty(self, job: Job) -> bool:
+        """Whether no process is left in the job's cgroup."""
+        if job.shard is None:
+            return True
+        try:
+            with open(self._cgroup_events(job), encoding="ascii") as events:
+                return "populated 0" in events.read()
+        except OSError:
+            # systemd removes the cgroup once it is empty.
+            return True
+
+
+def _refusal(job: Job, error: CallFailed) -> Reason:
+    if error.number == -errno.EEXIST:
+        text = f"Could not be started: {job.unit} exists already and is not this job's."
+        return Reason("name-taken", text)
+    return Reason("refused", f"Could not be started: systemd refused its unit: {error.text}")

@@ -1,0 +1,252 @@
+"""One handler for each method of io.sysjobs: reads the call, asks the queue or the store, replies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from sysjobs.config import Settings
+from sysjobs.engine.files import JobFiles
+from sysjobs.errors import NotFound, Refused
+from sysjobs.jobs import UNFINISHED, Cancellation, Job, Status
+from sysjobs.protocol import Call, Params
+from sysjobs.queue import Clock, Queue
+from sysjobs.resources import parse_duration
+from sysjobs.selectors import ById, ByName, Recent, parse_selector
+from sysjobs.server import Exchange, Peer
+from sysjobs.store import Filter, Store
+from sysjobs.submission import CONTEXT_KEYS, SPEC_KEYS, Submitter, new_job
+from sysjobs.views import details_view, job_view
+
+CHUNK = 500
+"""Jobs in one reply of List with `more`."""
+
+MAX_SINGLE_REPLY = 20_000
+"""Jobs in a reply of List without `more`, so that it stays below the size of a message."""
+
+MAX_REASON = 1000
+MAX_WATCHED = 10_000
+
+
+@dataclass(slots=True)
+class Handlers:
+    queue: Queue
+    store: Store
+    files: JobFiles
+    settings: Settings
+    clock: Clock
+
+    def table(self) -> dict[str, Callable[[Exchange, Call], None]]:
+        return {
+            "io.sysjobs.Submit": self.submit,
+            "io.sysjobs.List": self.list_jobs,
+            "io.sysjobs.Show": self.show,
+            "io.sysjobs.Cancel": self.cancel,
+            "io.sysjobs.Watch": self.watch,
+        }
+
+    def submit(self, exchange: Exchange, call: Call) -> None:
+        params = Params(call.parameters, frozenset(("job", "context", "key")))
+        peer = exchange.peer
+        if peer.user is None:
+            raise Refused(
+                f"The user id {peer.uid} has no account on this node.",
+                "Ask the administrator to make one, so that the job has a home and groups.",
+                code="no-user",
+            )
+        new = new_job(
+            Submitter(peer.uid, peer.gid, peer.user),
+            Params(params.mapping("job"), SPEC_KEYS, "job."),
+            Params(params.mapping("context"), CONTEXT_KEYS, "context."),
+            params.text("key"),
+            default_grace=self.settings.grace,
+            now=self.clock.now(),
+        )
+        exchange.finish({"id": self.queue.submit(new)})
+
+    def list_jobs(self, exchange: Exchange, call: Call) -> None:
+        params = Params(call.parameters, frozenset(("ids", "all_users", "statuses", "unfinished", "limit")))
+        peer = exchange.peer
+        ids = params.texts("ids")
+        limit = params.integer("limit") or 0
+        if limit < 0:
+            raise Refused(
+                f"The limit {limit} is negative.",
+                "Give a positive number, or 0 for no limit.",
+                code="bad-limit",
+            )
+        wanted = Filter(
+            uid=None if params.flag("all_users") else peer.uid,
+            ids=None if ids is None else self._ranges(peer, ids),
+            statuses=_statuses(params.texts("statuses"), unfinished=params.flag("unfinished")),
+            limit=limit if call.more else min(limit or MAX_SINGLE_REPLY, MAX_SINGLE_REPLY),
+        )
+        jobs, left_out = self.store.find(wanted)
+        if ids is not None and not jobs:
+            raise _not_found(ids)
+        if not call.more:
+            exchange.finish({"jobs": [self._view(peer, job) for job in jobs], "left_out": left_out})
+            return
+        exchange.stream(self._chunks(peer, jobs, left_out))
+
+    def _chunks(self, peer: Peer, jobs: list[Job], left_out: int) -> Iterator[dict[str, object]]:
+        for start in range(0, len(jobs), CHUNK):
+            yield {"jobs": [self._view(peer, job) for job in jobs[start : start + CHUNK]]}
+        yield {"jobs": [], "left_out": left_out}
+
+    def show(self, exchange: Exchange, call: Call) -> None:
+        params = Params(call.parameters, frozenset(("id",)))
+        peer = exchange.peer
+        selector = params.required_text("id")
+        jobs = self._select(peer, [selector])[0]
+        if len(jobs) != 1:
+            raise Refused(f"{selector!r} names {len(jobs)} jobs.", "Give the id of one.", code="several")
+        job = jobs[0]
+        mine = peer.may_read(job.uid)
+        details = details_view(
+            job,
+            self._view(peer, job),
+            self.store.payload(job.id) if mine else None,
+            self.files.log(job, setup=True) if mine and job.has_setup else None,
+        )
+        exchange.finish({"details": details})
+
+    def cancel(self, exchange: Exchange, call: Call) -> None:
+        params = Params(call.parameters, frozenset(("ids", "all", "reason", "grace")))
+        peer = exchange.peer
+        ids = params.texts("ids")
+        if params.flag("all") == bool(ids):
+            raise Refused("Nothing to cancel was named.", "Give either ids or --all.", code="no-ids")
+        grace = params.amount("grace")
+        seconds = None if grace is None else parse_duration(grace, "--grace")
+        reason = params.text("reason") or ""
+        if len(reason) > MAX_REASON or not (reason.isprintable() or not reason):
+            raise Refused(
+                "The reason is too long or has control characters in it.",
+                f"Give one line of at most {MAX_REASON} characters.",
+                code="bad-reason",
+            )
+        if ids:
+            jobs, missing = self._select(peer, ids)
+        else:
+            jobs = [
+                job
+                for job in self.queue.jobs.values()
+                if peer.may_change(job.uid) and not job.status.terminal
+            ]
+            missing = []
+        results = [self._cancel_one(peer, job, reason, seconds) for job in jobs]
+        exchange.finish({"results": results, "missing": missing})
+
+    def _cancel_one(self, peer: Peer, job: Job, reason: str, grace: float | None) -> dict[str, object]:
+        if job.status.terminal:
+            outcome = "ended"
+        elif not peer.may_change(job.uid):
+            outcome = "denied"
+        else:
+            cancellation = Cancellation(
+                uid=peer.uid, user=peer.user or str(peer.uid), reason=reason, at=self.clock.now(),
+                grace=job.grace if grace is None else grace,
+            )  # fmt: skip
+            job = self.queue.cancel(job, cancellation)
+            outcome = "cancelled" if job.status.terminal else "cancelling"
+        return {"id": job.id, "name": job.name, "status": job.status.value, "outcome": outcome}
+
+    def watch(self, exchange: Exchange, call: Call) -> None:
+        params = Params(call.parameters, frozenset(("ids",)))
+        peer = exchange.peer
+        ids = params.texts("ids")
+        if not ids:
+            raise Refused("No jobs to watch were named.", "Give ids.", code="no-ids")
+        jobs, missing = self._select(peer, ids)
+        if missing:
+            raise _not_found(missing)
+        if len(jobs) > MAX_WATCHED or (len(jobs) > 1 and not call.more):
+            raise Refused(
+                f"{len(jobs)} jobs are too many for one call.", "Watch fewer, with `more`.", code="too-many"
+            )
+        waiting = {job.id for job in jobs if not job.status.terminal}
+        if not call.more or not waiting:
+            exchange.stream(iter([{"job": self._view(peer, job)} for job in jobs]))
+            return
+
+        def told(job: Job) -> None:
+            if job.status.terminal:
+                waiting.discard(job.id)
+            message = {"job": self._view(peer, job)}
+            if waiting:
+                exchange.part(message)
+            else:
+                exchange.finish(message)
+
+        for job in jobs:
+            exchange.part({"job": self._view(peer, job)})
+            if job.id in waiting:
+                exchange.when_over(self.queue.watch(job.id, told))
+
+    def _view(self, peer: Peer, job: Job) -> dict[str, object]:
+        waits_for = self.queue.why_waiting(job) if job.status is Status.PENDING else None
+        log = self.files.log(job) if peer.may_read(job.uid) else None
+        return job_view(job, log=log, waits_for=waits_for)
+
+    def _ranges(self, peer: Peer, ids: list[str]) -> list[range]:
+        found = []
+        for text in ids:
+            match parse_selector(text):
+                case ById(ids=wanted):
+                    found.append(wanted)
+                case Recent(back=back):
+                    last = self.store.last_of_user(peer.uid, back)
+                    found += [] if last is None else [range(last, last + 1)]
+                case ByName(name=name):
+                    found += [
+                        range(job.id, job.id + 1)
+                        for job in self.queue.jobs.values()
+                        if job.uid == peer.uid and job.name == name and not job.status.terminal
+                    ]
+        return found
+
+    def _select(self, peer: Peer, ids: list[str]) -> tuple[list[Job], list[str]]:
+        """The jobs that are meant, and those of `ids` that mean none. Of a range, the caller's own."""
+        found: dict[int, Job] = {}
+        missing = []
+        for text in ids:
+            jobs = self._jobs_in(peer, self._ranges(peer, [text]))
+            if not jobs:
+                missing.append(text)
+            found |= {job.id: job for job in jobs}
+        if not found:
+            raise _not_found(ids)
+        return list(found.values()), missing
+
+    def _jobs_in(self, peer: Peer, ranges: list[range]) -> list[Job]:
+        single = len(ranges) == 1 and len(ranges[0]) == 1
+        if single:
+            job_id = ranges[0].start
+            job = self.queue.jobs.get(job_id) or self.store.get(job_id)
+            return [] if job is None else [job]
+        stored, _ = self.store.find(Filter(ids=ranges, uid=None if peer.is_root else peer.uid))
+        # The queue's memory may be ahead of the last commit.
+        return [self.queue.jobs.get(job.id, job) for job in stored]
+
+
+def _statuses(names: list[str] | None, *, unfinished: bool) -> list[Status] | None:
+    if names is None:
+        return list(UNFINISHED) if unfinished else None
+    try:
+        statuses = [Status(name.upper()) for name in names]
+    except ValueError:
+        raise Refused(
+            f"There is no status {', '.join(set(map(str.upper, names)) - set(Status.__members__))}.",
+            f"The statuses are {', '.join(Status.__members__)}.",
+            code="bad-status",
+        ) from None
+    return [status for status in statuses if not (unfinished and status.terminal)]
+
+
+def _not_found(ids: list[str]) -> NotFound:
+    return NotFound(
+        f"There is no job {', '.join(ids[:5])}{' …' if len(ids) > 5 else ''}.",
+        "`sysjobs queue -a` lists the jobs there are.",
+        code="not-found",
+    )

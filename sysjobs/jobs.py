@@ -1,0 +1,290 @@
+"""A job, its statuses, what can happen to it, and `transition()`, the one place where a status changes.
+
+Times are microseconds since 1970 (UTC). Deadlines are microseconds of CLOCK_MONOTONIC and mean something
+only during the boot that the job's `boot_id` names: clock changes don't move them, a suspend doesn't count.
+"""
+
+from __future__ import annotations
+
+import signal as signals
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from sysjobs.resources import Amount, format_duration
+
+
+class Status(StrEnum):
+    INIT = "INIT"
+    PENDING = "PENDING"
+    SETTING_UP = "SETTING_UP"
+    RUNNING = "RUNNING"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    FAILED_SETUP = "FAILED_SETUP"
+    FAILED_DRIVER = "FAILED_DRIVER"
+    CANCELLED = "CANCELLED"
+
+    @property
+    def terminal(self) -> bool:
+        return self in TERMINAL
+
+    @property
+    def launched(self) -> bool:
+        """Its unit was asked for and has not been seen to end."""
+        return self is Status.SETTING_UP or self is Status.RUNNING
+
+
+TERMINAL = frozenset(
+    (Status.SUCCEEDED, Status.FAILED, Status.FAILED_SETUP, Status.FAILED_DRIVER, Status.CANCELLED)
+)
+UNFINISHED = tuple(status for status in Status if status not in TERMINAL)
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a job waits or ended as it did: a code for programs, a sentence for people."""
+
+    code: str
+    text: str
+
+
+REBOOTED = Reason("reboot", "The machine was shut down or rebooted while it ran.")
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """How a process ended: by `code`, or by `signal` (then `dumped` tells whether it left a core)."""
+
+    code: int | None = None
+    signal: int | None = None
+    dumped: bool = False
+
+    def __str__(self) -> str:
+        if self.signal is None:
+            return f"exit code {self.code}"
+        return f"{signal_name(self.signal)}{', core dumped' if self.dumped else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How an attempt ended, as read from its unit: status and reason as they are if nobody intervened."""
+
+    status: Status
+    reason: Reason | None = None
+    main: Exit | None = None
+    setup: Exit | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cancellation:
+    """Somebody's wish that the job ends: who, why, when, and the grace between SIGTERM and SIGKILL."""
+
+    uid: int
+    user: str
+    reason: str
+    at: int
+    grace: float
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One job as the queue knows it. Its command and environment stay in the database (see `store`)."""
+
+    id: int
+    uid: int
+    gid: int
+    user: str
+    name: str
+    amount: Amount
+    has_setup: bool
+    time_limit: float | None
+    grace: float
+    submitted_at: int
+    status: Status = Status.PENDING
+    reason: Reason | None = None
+    attempt: int = 1
+    # The launch: committed before the unit is asked for.
+    boot_id: str | None = None
+    shard: int | None = None
+    started_at: int | None = None
+    deadline: int | None = None
+    # What systemd then said.
+    invocation_id: str | None = None
+    running_at: int | None = None
+    ended_at: int | None = None
+    main: Exit | None = None
+    setup: Exit | None = None
+    # What was done to it.
+    cancellation: Cancellation | None = None
+    timed_out: bool = False
+    kill_at: int | None = None
+
+    @property
+    def unit(self) -> str:
+        return unit_name(self.id)
+
+    @property
+    def ending(self) -> bool:
+        """SIGTERM was sent (or is about to be) on our own account."""
+        return self.kill_at is not None
+
+
+def unit_name(job_id: int) -> str:
+    return f"sysjobs-{job_id}.service"
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """The unit is about to be asked for. `deadline` is the end of the job's time limit, if it has one."""
+
+    at: int
+    boot_id: str
+    shard: int
+    deadline: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """systemd has the unit."""
+
+    invocation_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunningSince:
+    """`run` was executed: setup, if there was one, is over."""
+
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The unit came to its end at `at`."""
+
+    at: int
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class NotStarted:
+    """The unit was asked for and nothing of it ever began: back to the queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequested:
+    """Somebody wants the job to end. `kill_at` is when SIGKILL follows, if it is running."""
+
+    cancellation: Cancellation
+    kill_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimeLimitReached:
+    """The job's time is up; SIGKILL follows at `kill_at`."""
+
+    kill_at: int
+
+
+Event = Launched | Started | RunningSince | Ended | NotStarted | CancelRequested | TimeLimitReached
+
+
+def transition(job: Job, event: Event) -> Job:
+    """The job after the event. An event that comes too late or twice leaves it as it is."""
+    if job.status.terminal:
+        return job
+    match event:
+        case CancelRequested(cancellation=cancellation, kill_at=kill_at):
+            if not job.status.launched:
+                return _end(replace(job, cancellation=cancellation), cancellation.at, _CANCELLED_WAITING)
+            if job.cancellation is not None:
+                # A second cancel may only shorten the grace.
+                return replace(job, kill_at=min(kill_at, job.kill_at or kill_at))
+            return replace(job, cancellation=cancellation, kill_at=min(kill_at, job.kill_at or kill_at))
+        case Launched(at=at, boot_id=boot_id, shard=shard, deadline=deadline):
+            if job.status is not Status.PENDING:
+                return job
+            status = Status.SETTING_UP if job.has_setup else Status.RUNNING
+            return replace(
+                job,
+                status=status,
+                reason=None,
+                boot_id=boot_id,
+                shard=shard,
+                started_at=at,
+                deadline=deadline,
+            )
+    if not job.status.launched:
+        return job
+    match event:
+        case Started(invocation_id=invocation_id):
+            return replace(job, invocation_id=invocation_id)
+        case RunningSince(at=at):
+            return replace(job, status=Status.RUNNING, running_at=job.running_at or at)
+        case TimeLimitReached(kill_at=kill_at):
+            if job.timed_out:
+                return job
+            return replace(job, timed_out=True, deadline=None, kill_at=min(kill_at, job.kill_at or kill_at))
+        case NotStarted():
+            if job.cancellation is not None:
+                return _end(job, job.cancellation.at, _CANCELLED_WAITING)
+            return replace(
+                job,
+                status=Status.PENDING,
+                boot_id=None,
+                shard=None,
+                started_at=None,
+                deadline=None,
+                invocation_id=None,
+                running_at=None,
+                timed_out=False,
+                kill_at=None,
+            )
+        case Ended(at=at, outcome=outcome):
+            return _end(job, at, outcome)
+    raise AssertionError(event)
+
+
+_CANCELLED_WAITING = Outcome(Status.CANCELLED)
+
+
+def _end(job: Job, at: int, outcome: Outcome) -> Job:
+    """The terminal job: its own outcome, or what we did to it before that."""
+    status, reason = outcome.status, outcome.reason
+    cancellation = job.cancellation
+    if cancellation is not None and (at >= cancellation.at or outcome.status is Status.CANCELLED):
+        status, reason = Status.CANCELLED, _cancel_reason(job, cancellation)
+    elif job.timed_out and job.time_limit is not None and not _is_external(outcome):
+        status = Status.FAILED_SETUP if job.running_at is None and job.has_setup else Status.FAILED
+        reason = Reason("time-limit", f"Ran into its time limit of {format_duration(job.time_limit)}.")
+    return replace(
+        job,
+        status=status,
+        reason=reason,
+        ended_at=max(at, job.submitted_at),
+        main=outcome.main,
+        setup=outcome.setup,
+        deadline=None,
+        kill_at=None,
+    )
+
+
+def _is_external(outcome: Outcome) -> bool:
+    """What ended the job would have ended it with or without our SIGTERM."""
+    return outcome.reason is not None and outcome.reason.code in ("reboot", "oom")
+
+
+def _cancel_reason(job: Job, cancellation: Cancellation) -> Reason:
+    by = "its owner" if cancellation.uid == job.uid else cancellation.user
+    said = f": {cancellation.reason}" if cancellation.reason else ""
+    before = "" if job.status.launched else " before it started"
+    return Reason("cancelled", f"Cancelled{before} by {by}{said}.")
+
+
+def signal_name(number: int) -> str:
+    """15 -> 'SIGTERM'; real-time signals by their distance from SIGRTMIN."""
+    try:
+        return signals.Signals(number).name
+    except ValueError:
+        if signals.SIGRTMIN < number < signals.SIGRTMAX:
+            return f"SIGRTMIN+{number - signals.SIGRTMIN}"
+        return f"signal {number}"

@@ -1,0 +1,80 @@
+"""What a job runs and in what surroundings, byte for byte, and its form in the database."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+
+from sysjobs.resources import Amount
+from sysjobs.wire import Wire, from_wire, to_wire
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """A command and where it was submitted.
+
+    `environment` holds the submitter's NAME=VALUE entries, None for a clean environment; `env` is added to
+    it. `limits` are soft limits by name, -1 for unlimited. `shell` is the text of -c, which `command` has
+    in it already, kept for people.
+    """
+
+    command: tuple[bytes, ...]
+    shell: bytes | None = None
+    setup: bytes | None = None
+    workdir: bytes = b"/"
+    env: tuple[tuple[bytes, bytes], ...] = field(default=(), repr=False)
+    umask: int | None = None
+    limits: dict[str, int] = field(default_factory=dict)
+    environment: tuple[bytes, ...] | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """A job before it has an id. A `key` makes a repeated submit the same job."""
+
+    uid: int
+    gid: int
+    user: str
+    name: str
+    amount: Amount
+    time_limit: float | None
+    grace: float
+    submitted_at: int
+    payload: Payload
+    key: str | None = None
+
+
+def dump_payload(payload: Payload) -> str:
+    """Everything but the environment, which the database keeps once for all jobs that share it."""
+    data: dict[str, object] = {"command": [to_wire(arg) for arg in payload.command]}
+    if payload.shell is not None:
+        data["shell"] = to_wire(payload.shell)
+    if payload.setup is not None:
+        data["setup"] = to_wire(payload.setup)
+    data["workdir"] = to_wire(payload.workdir)
+    if payload.env:
+        data["env"] = [[to_wire(name), to_wire(value)] for name, value in payload.env]
+    if payload.umask is not None:
+        data["umask"] = payload.umask
+    if payload.limits:
+        data["limits"] = payload.limits
+    return json.dumps(data, separators=(",", ":"))
+
+
+def load_payload(text: str, environment: bytes | None) -> Payload:
+    """The payload as `dump_payload` wrote it, with the environment's entries, each ended by NUL."""
+    data = json.loads(text)
+
+    def optional(value: Wire | None) -> bytes | None:
+        return None if value is None else from_wire(value)
+
+    return Payload(
+        command=tuple(from_wire(arg) for arg in data["command"]),
+        shell=optional(data.get("shell")),
+        setup=optional(data.get("setup")),
+        workdir=from_wire(data["workdir"]),
+        env=tuple((from_wire(name), from_wire(value)) for name, value in data.get("env", ())),
+        umask=data.get("umask"),
+        limits=data.get("limits", {}),
+        environment=None if environment is None else tuple(environment.split(b"\0")[:-1]),
+    )

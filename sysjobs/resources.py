@@ -1,0 +1,135 @@
+"""Amounts as people write them, as exact integers: CPUs in thousandths, memory in bytes, time in seconds.
+
+Each parser takes the text and the option's name, and raises `Refused` naming both.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from sysjobs.errors import Refused
+
+DEFAULT_CPUS = 500
+"""CPUs of a job that asks for none, in thousandths (SkyPilot's default of half a CPU)."""
+
+MAX_CPUS = 10_000_000
+MAX_MEMORY = 1 << 60
+MAX_SECONDS = 100 * 365 * 86400
+
+_UNITS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
+_MEMORY = re.compile(r"(\d+(?:\.\d{1,6})?)\s*([KMGTP]?)(?:i?B)?", re.IGNORECASE | re.ASCII)
+_CPUS = re.compile(r"(\d{1,6})(?:\.(\d{1,3})0*)?", re.ASCII)
+_SPAN_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_SPAN = re.compile(
+    r"(\d{1,12}(?:\.\d{1,6})?)\s*(s|sec|secs|m|min|mins|h|hr|hrs|d|day|days|w|week|weeks)?", re.ASCII
+)
+_CLOCK = re.compile(r"(?:(\d{1,6})-)?(\d{1,6}):(\d{1,2})(?::(\d{1,2}))?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """Resources held, asked for or free: CPUs in thousandths, memory in bytes."""
+
+    cpus: int = 0
+    memory: int = 0
+
+    def __add__(self, other: Amount) -> Amount:
+        return Amount(self.cpus + other.cpus, self.memory + other.memory)
+
+    def __sub__(self, other: Amount) -> Amount:
+        return Amount(self.cpus - other.cpus, self.memory - other.memory)
+
+    def fits(self, free: Amount) -> bool:
+        return self.cpus <= free.cpus and self.memory <= free.memory
+
+
+def parse_cpus(text: str, option: str = "--cpus") -> int:
+    """'0.5' -> 500. At most three digits after the point."""
+    match = _CPUS.fullmatch(text.strip())
+    if match is None:
+        raise Refused(
+            f"{option} {text!r} is not a number of CPUs.",
+            "Give a number that isn't negative, such as 2 or 0.5, in steps of 0.001.",
+            code="bad-cpus",
+        )
+    return int(match[1]) * 1000 + int((match[2] or "").ljust(3, "0"))
+
+
+def parse_memory(text: str, option: str = "--memory") -> int:
+    """'4G' -> 4 * 2**30. Units are powers of 1024; a bare number is bytes."""
+    match = _MEMORY.fullmatch(text.strip())
+    if match is not None:
+        whole, _, fraction = match[1].partition(".")
+        scale: int = 1024 ** _UNITS[match[2].upper()]
+        value = int(whole) * scale + int(fraction or 0) * scale // 10 ** len(fraction)
+        if 0 < value <= MAX_MEMORY:
+            return value
+    raise Refused(
+        f"{option} {text!r} is not an amount of memory.",
+        "Give a positive number with K, M, G or T, such as 512M or 4G.",
+        code="bad-memory",
+    )
+
+
+def parse_duration(text: str, option: str) -> float:
+    """'90', '90s', '1h30m', '1:30:00', '2-12:00:00' -> seconds, as a float of at most microseconds."""
+    seconds = _parse_clock(text.strip()) if ":" in text else _parse_span(text.strip())
+    if seconds is None or seconds > MAX_SECONDS:
+        raise Refused(
+            f"{option} {text!r} is not a duration.",
+            "Give seconds, or units such as 90s, 30m, 1h30m, 2d, or [D-]HH:MM[:SS].",
+            code="bad-duration",
+        )
+    return seconds
+
+
+def _parse_clock(text: str) -> float | None:
+    match = _CLOCK.fullmatch(text)
+    if match is None or int(match[3]) > 59 or int(match[4] or 0) > 59:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
+
+
+def _parse_span(text: str) -> float | None:
+    total, position = 0.0, 0
+    while position < len(text):
+        match = _SPAN.match(text, position)
+        if match is None:
+            return None
+        unit = match[2]
+        if unit is None and (position or match.end() != len(text)):
+            return None
+        total += float(match[1]) * _SPAN_UNITS[unit[0] if unit else "s"]
+        position = match.end()
+        while position < len(text) and text[position] == " ":
+            position += 1
+    return total if text else None
+
+
+def format_cpus(cpus: int) -> str:
+    """500 -> '0.5'."""
+    return f"{cpus / 1000:g}" if cpus < 1_000_000 else str(cpus // 1000)
+
+
+def format_memory(size: int) -> str:
+    """4 * 2**30 -> '4G'; one digit after the point where it isn't whole."""
+    for letter, power in (("T", 4), ("G", 3), ("M", 2), ("K", 1)):
+        unit = 1024**power
+        if size >= unit:
+            return f"{size // unit}{letter}" if size % unit == 0 else f"{size / unit:.1f}{letter}"
+    return str(size)
+
+
+def format_duration(seconds: float) -> str:
+    """5400 -> '1h 30m': the two largest units, for people."""
+    whole = int(seconds)
+    if whole == 0 and seconds > 0:
+        return f"{seconds:.2g}s"
+    parts = []
+    for letter, unit in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
+        count, whole = divmod(whole, unit)
+        if count:
+            parts.append(f"{count}{letter}")
+    return " ".join(parts[:2]) or "0s"

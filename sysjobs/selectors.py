@@ -1,0 +1,65 @@
+"""Pure: which jobs a person means by '42', '3-9', '@', '@~1' or a name."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from sysjobs.errors import Refused
+
+MAX_RANGE = 1_000_000
+MAX_ID = 2**63 - 1
+
+_RANGE = re.compile(r"(\d{1,19})(?:-(\d{1,19}))?", re.ASCII)
+_RECENT = re.compile(r"@(?:~(\d{1,9}))?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class ById:
+    ids: range
+
+    @property
+    def single(self) -> bool:
+        return len(self.ids) == 1
+
+
+@dataclass(frozen=True, slots=True)
+class Recent:
+    """The caller's newest job, or the one `back` before it."""
+
+    back: int
+
+
+@dataclass(frozen=True, slots=True)
+class ByName:
+    """The caller's unfinished jobs of this name."""
+
+    name: str
+
+
+Selector = ById | Recent | ByName
+
+
+def parse_selector(text: str) -> Selector:
+    if match := _RANGE.fullmatch(text):
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first or last > MAX_ID:
+            raise Refused(
+                f"{text!r} is not a range of job ids.",
+                "Write it from the lower id to the higher, as 3-9.",
+                code="bad-range",
+            )
+        if last - first >= MAX_RANGE:
+            raise Refused(
+                f"The range {text} has more than {MAX_RANGE:,} ids.",
+                "Give a smaller range.",
+                code="bad-range",
+            )
+        return ById(range(first, last + 1))
+    if match := _RECENT.fullmatch(text):
+        return Recent(int(match[1] or 0))
+    if not text or text.startswith("@"):
+        raise Refused(
+            f"{text!r} is not a job.", "Give an id, a range such as 3-9, @, @~1, or a name.", code="bad-id"
+        )
+    return ByName(text)

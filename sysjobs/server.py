@@ -1,0 +1,323 @@
+"""The Varlink server: connections, frames, and the standard interface; methods come from `handlers`.
+
+A connection's calls are answered one after the other. What a client can make the daemon keep for it is
+bounded: one message being read, one call in progress, a limited backlog of replies; beyond that it is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import pwd
+import socket
+import struct
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.resources import files
+
+from sysjobs import __version__
+from sysjobs.errors import Refused, SysjobsError, Unavailable
+from sysjobs.protocol import SERVICE, Call, Params, ProtocolError, error_reply, reply
+from sysjobs.wire import MAX_MESSAGE, WireError, decode, encode
+
+log = logging.getLogger(__name__)
+
+MAX_BACKLOG = 4 << 20
+"""Bytes of replies that may wait for a client that doesn't read, beyond one message."""
+
+MAX_CONNECTIONS = 512
+"""Connections of one user."""
+
+_INTERFACES = {
+    "io.sysjobs": (files("sysjobs") / "io.sysjobs.varlink").read_text("utf-8"),
+    SERVICE: (files("sysjobs") / "org.varlink.service.varlink").read_text("utf-8"),
+}
+
+Handler = Callable[["Exchange", Call], None]
+AfterCommit = Callable[[Callable[[SysjobsError | None], None]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Who is on the other side, by the kernel's word. `user` is None without an account."""
+
+    uid: int
+    gid: int
+    user: str | None
+
+    @property
+    def is_root(self) -> bool:
+        return self.uid == 0
+
+    def may_read(self, uid: int) -> bool:
+        return self.uid in (0, uid)
+
+    def may_change(self, uid: int) -> bool:
+        return self.uid in (0, uid)
+
+
+def peer_of(sock: socket.socket) -> Peer:
+    _, uid, gid = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    try:
+        user = pwd.getpwuid(uid).pw_name
+    except KeyError:
+        user = None
+    return Peer(uid, gid, user)
+
+
+class Server:
+    """Makes the protocol of each new connection."""
+
+    def __init__(self, handlers: Mapping[str, Handler], after_commit: AfterCommit) -> None:
+        self.handlers = dict(handlers)
+        self.after_commit = after_commit
+        self.connections: Counter[int] = Counter()
+        self.handlers |= {f"{SERVICE}.GetInfo": _get_info, f"{SERVICE}.GetInterfaceDescription": _describe}
+
+    def __call__(self) -> Connection:
+        return Connection(self)
+
+
+class Connection(asyncio.Protocol):
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._transport: asyncio.Transport
+        self._buffer = bytearray()
+        self._searched = 0
+        self._exchange: Exchange | None = None
+        self._full = False
+        self.peer: Peer
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self.peer = peer_of(transport.get_extra_info("socket"))
+        self._server.connections[self.peer.uid] += 1
+        if self._server.connections[self.peer.uid] > MAX_CONNECTIONS:
+            self.refuse(
+                Unavailable(
+                    f"User id {self.peer.uid} has {MAX_CONNECTIONS} connections open already.",
+                    "Close some, or wait.",
+                    code="too-many-connections",
+                )
+            )
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._server.connections[self.peer.uid] -= 1
+        if self._exchange is not None:
+            self._exchange.over()
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        self._next()
+
+    def eof_received(self) -> bool:
+        # Calls that came before the end are answered still.
+        return self._exchange is not None
+
+    def pause_writing(self) -> None:
+        self._full = True
+
+    def resume_writing(self) -> None:
+        self._full = False
+        if self._exchange is not None:
+            self._exchange.resumed()
+        self._next()
+
+    def _next(self) -> None:
+        """Take the next call, if there is one and nothing is in the way."""
+        while self._exchange is None and not self._full and not self._transport.is_closing():
+            end = self._buffer.find(0, self._searched)
+            if end < 0:
+                self._searched = len(self._buffer)
+                if self._searched > MAX_MESSAGE:
+                    self._too_big()
+                break
+            frame = self._buffer[:end]
+            del self._buffer[: end + 1]
+            self._searched = 0
+            self._call(frame)
+        if self._transport.is_closing():
+            return
+        # While a call is in progress one more message may wait, and no more than that.
+        if self._exchange is not None and len(self._buffer) > MAX_MESSAGE:
+            self._transport.pause_reading()
+        elif not self._transport.is_reading():
+            self._transport.resume_reading()
+
+    def _too_big(self) -> None:
+        limit = MAX_MESSAGE >> 20
+        self.refuse(
+            Refused(
+                f"The message is larger than {limit} MiB.",
+                "Pass large data in files, or in several calls.",
+                code="too-big",
+            )
+        )
+
+    def _call(self, frame: bytearray) -> None:
+        try:
+            call = Call.of(decode(frame))
+        except WireError as error:
+            log.info("uid %d sent what is no call: %s", self.peer.uid, error)
+            self._transport.close()
+            return
+        self._exchange = exchange = Exchange(self, call)
+        try:
+            self._handler(call)(exchange, call)
+        except (SysjobsError, ProtocolError) as error:
+            exchange.fail(error)
+        except Exception:
+            # One broken request must not take the daemon down.
+            log.exception("%s failed", call.method)
+            exchange.fail(
+                Unavailable(
+                    "sysjobsd failed at this request.", "`journalctl -u sysjobsd` says why.", code="bug"
+                )
+            )
+
+    def _handler(self, call: Call) -> Handler:
+        handler = self._server.handlers.get(call.method)
+        if handler is not None:
+            return handler
+        if call.interface not in _INTERFACES:
+            raise ProtocolError("InterfaceNotFound", interface=call.interface)
+        raise ProtocolError("MethodNotFound", method=call.method)
+
+    def after_commit(self, then: Callable[[SysjobsError | None], None]) -> None:
+        self._server.after_commit(then)
+
+    def send(self, message: dict[str, object]) -> None:
+        if self._transport.is_closing():
+            return
+        data = encode(message)
+        if self._transport.get_write_buffer_size() > MAX_BACKLOG:
+            log.info("uid %d doesn't read its replies; its connection is closed", self.peer.uid)
+            self._transport.abort()
+            return
+        self._transport.write(data)
+
+    def refuse(self, error: SysjobsError) -> None:
+        self.send(error_reply(error))
+        self._buffer.clear()
+        self._transport.close()
+
+    def done(self) -> None:
+        self._exchange = None
+        # Not from within the call that has just been answered: calls queued up would nest.
+        asyncio.get_running_loop().call_soon(self._next)
+
+    @property
+    def full(self) -> bool:
+        return self._full
+
+    @property
+    def closed(self) -> bool:
+        return self._transport.is_closing()
+
+
+class Exchange:
+    """One call and its replies. It ends with `finish`, `fail`, the last of `stream`, or the connection."""
+
+    def __init__(self, connection: Connection, call: Call) -> None:
+        self._connection = connection
+        self._call = call
+        self._is_over = False
+        self._when_over: list[Callable[[], None]] = []
+        self._parts: Iterator[dict[str, object]] | None = None
+
+    @property
+    def peer(self) -> Peer:
+        return self._connection.peer
+
+    def part(self, parameters: Mapping[str, object]) -> None:
+        """One reply of several, sent at once."""
+        if not self._is_over and not self._call.oneway:
+            self._connection.send(reply(parameters, continues=True))
+
+    def finish(self, parameters: Mapping[str, object]) -> None:
+        """The last reply, or the only one; it is sent once what it says is on disk."""
+
+        def committed(error: SysjobsError | None) -> None:
+            if error is not None:
+                self.fail(error)
+            else:
+                self._end(reply(parameters))
+
+        self._connection.after_commit(committed)
+
+    def fail(self, error: SysjobsError | ProtocolError) -> None:
+        self._end(error_reply(error))
+
+    def _end(self, message: dict[str, object]) -> None:
+        if self._is_over:
+            return
+        if not self._call.oneway:
+            try:
+                self._connection.send(message)
+            except Refused as error:
+                self._connection.send(error_reply(error))
+        self.over()
+        self._connection.done()
+
+    def stream(self, parts: Iterator[dict[str, object]]) -> None:
+        """Send these replies as fast as the client reads them, others' requests in between."""
+        self._parts = parts
+        self._step(next(parts))
+
+    def _step(self, current: dict[str, object]) -> None:
+        assert self._parts is not None
+        if self._is_over:
+            return
+        try:
+            following = next(self._parts)
+        except StopIteration:
+            self._end(reply(current))
+            return
+        self.part(current)
+        self._continue(following)
+
+    def _continue(self, current: dict[str, object]) -> None:
+        if self._connection.full:
+            self._resume = lambda: self._step(current)
+        else:
+            asyncio.get_running_loop().call_soon(self._step, current)
+
+    _resume: Callable[[], None] | None = None
+
+    def resumed(self) -> None:
+        resume, self._resume = self._resume, None
+        if resume is not None:
+            resume()
+
+    def when_over(self, callback: Callable[[], None]) -> None:
+        self._when_over.append(callback)
+
+    def over(self) -> None:
+        self._is_over = True
+        callbacks, self._when_over = self._when_over, []
+        for callback in callbacks:
+            with suppress(ValueError):
+                callback()
+
+
+def _get_info(exchange: Exchange, call: Call) -> None:
+    Params(call.parameters, frozenset())
+    exchange.finish(
+        {
+            "vendor": "sysjobs",
+            "product": "sysjobsd",
+            "version": __version__,
+            "url": "file:///usr/share/doc/sysjobs/README.md",
+            "interfaces": sorted(_INTERFACES),
+        }
+    )
+
+
+def _describe(exchange: Exchange, call: Call) -> None:
+    name = Params(call.parameters, frozenset(("interface",))).required_text("interface")
+    if name not in _INTERFACES:
+        raise ProtocolError("InterfaceNotFound", interface=name)
+    exchange.finish({"description": _INTERFACES[name]})

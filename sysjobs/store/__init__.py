@@ -1,0 +1,229 @@
+"""The queue on disk. Writes gather in one transaction until `commit()`; nothing is promised before that."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sysjobs.jobs import UNFINISHED, Cancellation, Exit, Job, Reason, Status
+from sysjobs.payload import NewJob, Payload, dump_payload, load_payload
+from sysjobs.resources import Amount
+from sysjobs.store.database import connect, queries
+
+_SQL = queries()
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which jobs `Store.find` gives: newest `limit` (0: all) of those that match everything set here."""
+
+    uid: int | None = None
+    ids: Sequence[range] | None = None
+    statuses: Sequence[Status] | None = None
+    limit: int = 0
+
+
+class Store:
+    """The database of one daemon, which alone may have it open."""
+
+    failure = sqlite3.Error
+
+    def __init__(self, path: Path) -> None:
+        self._db = connect(path)
+
+    def close(self) -> None:
+        self._db.close()
+
+    def _begin(self) -> None:
+        if not self._db.in_transaction:
+            self._db.execute("BEGIN IMMEDIATE")
+
+    def commit(self) -> None:
+        """Make all writes so far durable; raises sqlite3.Error and keeps none of them if that fails."""
+        if self._db.in_transaction:
+            try:
+                self._db.execute("COMMIT")
+            except sqlite3.Error:
+                self.rollback()
+                raise
+
+    def rollback(self) -> None:
+        if self._db.in_transaction:
+            self._db.execute("ROLLBACK")
+
+    def find_key(self, uid: int, key: str) -> int | None:
+        """The id of the job that this user submitted under this key."""
+        row = self._db.execute(_SQL["find_key"], {"uid": uid, "key": key}).fetchone()
+        return None if row is None else row[0]
+
+    def add(self, new: NewJob) -> Job:
+        self._begin()
+        payload = new.payload
+        row = {
+            "uid": new.uid,
+            "gid": new.gid,
+            "user": new.user,
+            "name": new.name,
+            "key": new.key,
+            "payload": dump_payload(payload),
+            "environment_id": self._environment(payload.environment),
+            "cpus": new.amount.cpus,
+            "memory": new.amount.memory,
+            "has_setup": payload.setup is not None,
+            "time_limit": new.time_limit,
+            "grace": new.grace,
+            "submitted_at": new.submitted_at,
+        }
+        (job_id,) = self._db.execute(_SQL["add_job"], row).fetchone()
+        return Job(
+            id=job_id,
+            uid=new.uid,
+            gid=new.gid,
+            user=new.user,
+            name=new.name,
+            amount=new.amount,
+            has_setup=payload.setup is not None,
+            time_limit=new.time_limit,
+            grace=new.grace,
+            submitted_at=new.submitted_at,
+        )
+
+    def _environment(self, environment: Iterable[bytes] | None) -> int | None:
+        if environment is None:
+            return None
+        data = b"".join(entry + b"\0" for entry in environment)
+        digest = hashlib.sha256(data).digest()
+        row = self._db.execute(_SQL["environment"], {"hash": digest}).fetchone()
+        if row is None:
+            row = self._db.execute(_SQL["add_environment"], {"hash": digest, "data": data}).fetchone()
+        environment_id: int = row[0]
+        return environment_id
+
+    def save(self, job: Job) -> None:
+        """Write everything of a job that can change."""
+        self._begin()
+        reason, main, setup, cancellation = (
+            job.reason,
+            job.main or Exit(),
+            job.setup or Exit(),
+            job.cancellation,
+        )
+        self._db.execute(
+            _SQL["save_job"],
+            {
+                "id": job.id,
+                "status": job.status.value,
+                "reason_code": reason and reason.code,
+                "reason": reason and reason.text,
+                "attempt": job.attempt,
+                "boot_id": job.boot_id,
+                "shard": job.shard,
+                "started_at": job.started_at,
+                "deadline": job.deadline,
+                "invocation_id": job.invocation_id,
+                "running_at": job.running_at,
+                "ended_at": job.ended_at,
+                "exit_code": main.code,
+                "signal": main.signal,
+                "dumped": main.dumped,
+                "setup_exit_code": setup.code,
+                "setup_signal": setup.signal,
+                "setup_dumped": setup.dumped,
+                "cancel_uid": cancellation and cancellation.uid,
+                "cancel_user": cancellation and cancellation.user,
+                "cancel_reason": cancellation and cancellation.reason,
+                "cancel_at": cancellation and cancellation.at,
+                "cancel_grace": cancellation and cancellation.grace,
+                "timed_out": job.timed_out,
+                "kill_at": job.kill_at,
+            },
+        )
+
+    def payload(self, job_id: int) -> Payload:
+        row = self._db.execute(_SQL["payload"], {"id": job_id}).fetchone()
+        return load_payload(row["payload"], row["data"])
+
+    def get(self, job_id: int) -> Job | None:
+        row = self._db.execute(_SQL["job"], {"id": job_id}).fetchone()
+        return None if row is None else _job(row)
+
+    def unfinished(self) -> Iterator[Job]:
+        return map(_job, self._db.execute(_SQL["unfinished"]))
+
+    def last_of_user(self, uid: int, back: int) -> int | None:
+        """The id of the user's newest job, or of the one `back` before it."""
+        row = self._db.execute(_SQL["last_of_user"], {"uid": uid, "back": back}).fetchone()
+        return None if row is None else row[0]
+
+    def find(self, wanted: Filter) -> tuple[list[Job], int]:
+        """The jobs in order of their ids, and how many older ones the limit leaves out."""
+        where, values = _where(wanted)
+        limit = wanted.limit or -1
+        rows = self._db.execute(
+            f"SELECT * FROM jobs {where} ORDER BY id DESC LIMIT ?", [*values, limit]
+        ).fetchall()
+        left_out = 0
+        if len(rows) == limit:
+            count = self._db.execute(f"SELECT count(*) FROM jobs {where}", values).fetchone()[0]
+            left_out = count - len(rows)
+        return [_job(row) for row in reversed(rows)], left_out
+
+
+def _where(wanted: Filter) -> tuple[str, list[object]]:
+    terms: list[str] = []
+    values: list[object] = []
+    if wanted.uid is not None:
+        terms.append("uid = ?")
+        values.append(wanted.uid)
+    if wanted.ids is not None:
+        terms.append("(" + (" OR ".join("id BETWEEN ? AND ?" for _ in wanted.ids) or "0") + ")")
+        values += [bound for ids in wanted.ids for bound in (ids.start, ids.stop - 1)]
+    if wanted.statuses is not None:
+        if set(wanted.statuses) <= set(UNFINISHED):
+            # Said in the index's own words, so that SQLite uses it however many jobs have ended.
+            terms.append("status IN ('INIT', 'PENDING', 'SETTING_UP', 'RUNNING')")
+        terms.append(f"status IN ({', '.join('?' * len(wanted.statuses))})")
+        values += [status.value for status in wanted.statuses]
+    return ("WHERE " + " AND ".join(terms) if terms else ""), values
+
+
+def _job(row: sqlite3.Row) -> Job:
+    cancelled = row["cancel_at"] is not None
+    return Job(
+        id=row["id"],
+        uid=row["uid"],
+        gid=row["gid"],
+        user=row["user"],
+        name=row["name"],
+        amount=Amount(row["cpus"], row["memory"]),
+        has_setup=bool(row["has_setup"]),
+        time_limit=row["time_limit"],
+        grace=row["grace"],
+        submitted_at=row["submitted_at"],
+        status=Status(row["status"]),
+        reason=Reason(row["reason_code"], row["reason"]) if row["reason"] is not None else None,
+        attempt=row["attempt"],
+        boot_id=row["boot_id"],
+        shard=row["shard"],
+        started_at=row["started_at"],
+        deadline=row["deadline"],
+        invocation_id=row["invocation_id"],
+        running_at=row["running_at"],
+        ended_at=row["ended_at"],
+        main=_exit(row["exit_code"], row["signal"], row["dumped"]),
+        setup=_exit(row["setup_exit_code"], row["setup_signal"], row["setup_dumped"]),
+        cancellation=Cancellation(
+            row["cancel_uid"], row["cancel_user"], row["cancel_reason"], row["cancel_at"], row["cancel_grace"]
+        )
+        if cancelled
+        else None,
+        timed_out=bool(row["timed_out"]),
+        kill_at=row["kill_at"],
+    )
+
+
+def _exit(code: int | None, signal: int | None, dumped: int) -> Exit | None:
+    return None if code is None and signal is None else Exit(code, signal, bool(dumped))

@@ -1,0 +1,114 @@
+"""The SQLite file: how it is opened, brought to this version's schema, and refused when it is newer."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+
+from sysjobs.errors import StoreError
+
+SCHEMA_VERSION = 1
+
+_PACKAGE = files("sysjobs.store")
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """The database at `path`, made or migrated if need be. Raises `StoreError`.
+
+    Every commit is on disk when it returns (WAL with synchronous=FULL). The lock is exclusive: a second
+    daemon on the same file is refused, and no reader can make a commit wait.
+    """
+    try:
+        connection = sqlite3.connect(path, isolation_level=None, timeout=5)
+        connection.row_factory = sqlite3.Row
+        for pragma in (
+            "locking_mode = EXCLUSIVE",
+            "journal_mode = WAL",
+            "synchronous = FULL",
+            "foreign_keys = ON",
+        ):
+            connection.execute(f"PRAGMA {pragma}").fetchall()
+        _migrate(connection, path)
+    except sqlite3.OperationalError as error:
+        if "locked" in str(error):
+            raise StoreError(
+                f"{path} is in use by another process.",
+                "Only one sysjobsd may run on a database; `systemctl status sysjobsd` shows the other one.",
+                code="locked",
+            ) from None
+        raise StoreError(
+            f"{path} can't be opened: {error}.", "See that its file system is mounted and has room."
+        ) from None
+    except sqlite3.DatabaseError as error:
+        raise StoreError(
+            f"{path} is damaged: {error}.",
+            "Move it aside, or restore it from a backup, and start sysjobsd again.",
+        ) from None
+    return connection
+
+
+def _migrate(connection: sqlite3.Connection, path: Path) -> None:
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version > SCHEMA_VERSION:
+        raise StoreError(
+            f"{path} was written by a newer sysjobs: its schema is version {version}, "
+            f"this one knows up to {SCHEMA_VERSION}.",
+            "Install the newer sysjobs again; nothing was changed.",
+            code="newer-schema",
+        )
+    if version == SCHEMA_VERSION:
+        return
+    if version == 0:
+        steps = [(SCHEMA_VERSION, schema_sql())]
+    else:
+        keep_copy(connection, path, version)
+        steps = [(number, sql) for number, sql in migrations() if number > version]
+    for number, sql in steps:
+        # executescript() would commit the transaction; statement by statement it is one.
+        connection.execute("BEGIN IMMEDIATE")
+        for statement in statements(sql):
+            connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {number}")
+        connection.execute("COMMIT")
+
+
+def keep_copy(connection: sqlite3.Connection, path: Path, version: int) -> Path:
+    """A copy of the database beside it, as it was before a migration from `version`."""
+    copy = path.with_name(f"{path.name}.v{version}")
+    copy.unlink(missing_ok=True)
+    connection.execute("VACUUM INTO ?", (str(copy),))
+    return copy
+
+
+def schema_sql() -> str:
+    return (_PACKAGE / "schema.sql").read_text("utf-8")
+
+
+def migrations() -> list[tuple[int, str]]:
+    """(version it leads to, SQL), in order."""
+    found = [
+        (int(match[1]), entry.read_text("utf-8"))
+        for entry in (_PACKAGE / "migrations").iterdir()
+        if (match := re.fullmatch(r"(\d{4})_\w+\.sql", entry.name))
+    ]
+    return sorted(found)
+
+
+def queries() -> dict[str, str]:
+    """The statements of queries.sql by name."""
+    text = (_PACKAGE / "queries.sql").read_text("utf-8")
+    parts = re.split(r"^-- name: (\w+)\n", text, flags=re.MULTILINE)
+    return {name: sql.strip() for name, sql in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+def statements(sql: str) -> Iterator[str]:
+    """The statements of a script, one by one."""
+    pending = ""
+    for piece in sql.split(";"):
+        pending += piece + ";"
+        if sqlite3.complete_statement(pending):
+            yield pending
+            pending = ""

@@ -1,0 +1,79 @@
+-- The whole database, as it is in this version. CHECKs and unique indexes refuse rows that can't be true.
+-- Times: microseconds since 1970. Deadlines: microseconds of CLOCK_MONOTONIC in the boot of boot_id.
+
+-- Environments of submitters, each stored once: NAME=VALUE entries with a NUL after each.
+CREATE TABLE environments (
+    id INTEGER PRIMARY KEY,
+    hash BLOB NOT NULL UNIQUE CHECK (length(hash) = 32),
+    data BLOB NOT NULL
+) STRICT;
+
+CREATE TABLE jobs (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    uid INTEGER NOT NULL CHECK (uid >= 0),
+    gid INTEGER NOT NULL CHECK (gid >= 0),
+    user TEXT NOT NULL,
+    name TEXT NOT NULL,
+    -- Chosen by the client: a submit that is repeated with its key is the same job.
+    key TEXT,
+    -- What to run and where, as JSON (payload.py); fixed once submitted.
+    payload TEXT NOT NULL CHECK (json_valid(payload)),
+    environment_id INTEGER REFERENCES environments (id),
+    cpus INTEGER NOT NULL CHECK (cpus >= 0),
+    memory INTEGER NOT NULL CHECK (memory >= 0),
+    has_setup INTEGER NOT NULL CHECK (has_setup IN (0, 1)),
+    time_limit REAL CHECK (time_limit > 0),
+    grace REAL NOT NULL CHECK (grace >= 0),
+    submitted_at INTEGER NOT NULL,
+
+    status TEXT NOT NULL CHECK (status IN (
+        'INIT', 'PENDING', 'SETTING_UP', 'RUNNING',
+        'SUCCEEDED', 'FAILED', 'FAILED_SETUP', 'FAILED_DRIVER', 'CANCELLED')),
+    reason_code TEXT,
+    reason TEXT,
+    attempt INTEGER NOT NULL DEFAULT 1 CHECK (attempt >= 1),
+    boot_id TEXT,
+    shard INTEGER CHECK (shard >= 0),
+    started_at INTEGER,
+    deadline INTEGER,
+    invocation_id TEXT,
+    running_at INTEGER,
+    ended_at INTEGER,
+    exit_code INTEGER,
+    signal INTEGER,
+    dumped INTEGER NOT NULL DEFAULT 0 CHECK (dumped IN (0, 1)),
+    setup_exit_code INTEGER,
+    setup_signal INTEGER,
+    setup_dumped INTEGER NOT NULL DEFAULT 0 CHECK (setup_dumped IN (0, 1)),
+    cancel_uid INTEGER,
+    cancel_user TEXT,
+    cancel_reason TEXT,
+    cancel_at INTEGER,
+    cancel_grace REAL,
+    timed_out INTEGER NOT NULL DEFAULT 0 CHECK (timed_out IN (0, 1)),
+    kill_at INTEGER,
+
+    CHECK ((reason_code IS NULL) = (reason IS NULL)),
+    CHECK ((ended_at IS NOT NULL) = (status NOT IN ('INIT', 'PENDING', 'SETTING_UP', 'RUNNING'))),
+    CHECK (ended_at IS NULL OR ended_at >= submitted_at),
+    -- A launch is one fact: which boot, which slice, when.
+    CHECK ((boot_id IS NULL) = (started_at IS NULL) AND (boot_id IS NULL) = (shard IS NULL)),
+    CHECK (status NOT IN ('SETTING_UP', 'RUNNING') OR started_at IS NOT NULL),
+    CHECK (status NOT IN ('INIT', 'PENDING') OR started_at IS NULL),
+    CHECK (status <> 'SETTING_UP' OR has_setup),
+    CHECK (status <> 'FAILED_SETUP' OR has_setup),
+    CHECK (status <> 'SUCCEEDED' OR (exit_code = 0 AND signal IS NULL)),
+    CHECK (status NOT LIKE 'FAILED%' OR reason IS NOT NULL),
+    CHECK (exit_code IS NULL OR signal IS NULL),
+    CHECK (setup_exit_code IS NULL OR setup_signal IS NULL),
+    CHECK ((cancel_at IS NULL) = (cancel_uid IS NULL)
+        AND (cancel_at IS NULL) = (cancel_user IS NULL)
+        AND (cancel_at IS NULL) = (cancel_reason IS NULL)
+        AND (cancel_at IS NULL) = (cancel_grace IS NULL)),
+    CHECK (kill_at IS NULL OR status IN ('SETTING_UP', 'RUNNING'))
+) STRICT;
+
+CREATE UNIQUE INDEX jobs_key ON jobs (uid, key) WHERE key IS NOT NULL;
+CREATE UNIQUE INDEX jobs_invocation ON jobs (invocation_id) WHERE invocation_id IS NOT NULL;
+CREATE INDEX jobs_unfinished ON jobs (id) WHERE status IN ('INIT', 'PENDING', 'SETTING_UP', 'RUNNING');
+CREATE INDEX jobs_of_user ON jobs (uid, id);

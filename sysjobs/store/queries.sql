@@ -1,0 +1,39 @@
+-- name: environment
+SELECT id FROM environments WHERE hash = :hash
+
+-- name: add_environment
+INSERT INTO environments (hash, data) VALUES (:hash, :data) RETURNING id
+
+-- name: find_key
+SELECT id FROM jobs WHERE uid = :uid AND key = :key
+
+-- name: add_job
+INSERT INTO jobs (
+    uid, gid, user, name, key, payload, environment_id, cpus, memory, has_setup, time_limit, grace,
+    submitted_at, status
+) VALUES (
+    :uid, :gid, :user, :name, :key, :payload, :environment_id, :cpus, :memory, :has_setup, :time_limit, :grace,
+    :submitted_at, 'PENDING'
+) RETURNING id
+
+-- name: save_job
+UPDATE jobs SET
+    status = :status, reason_code = :reason_code, reason = :reason, attempt = :attempt, boot_id = :boot_id,
+    shard = :shard, started_at = :started_at, deadline = :deadline, invocation_id = :invocation_id,
+    running_at = :running_at, ended_at = :ended_at, exit_code = :exit_code, signal = :signal, dumped = :dumped,
+    setup_exit_code = :setup_exit_code, setup_signal = :setup_signal, setup_dumped = :setup_dumped,
+    cancel_uid = :cancel_uid, cancel_user = :cancel_user, cancel_reason = :cancel_reason,
+    cancel_at = :cancel_at, cancel_grace = :cancel_grace, timed_out = :timed_out, kill_at = :kill_at
+WHERE id = :id
+
+-- name: payload
+SELECT payload, data FROM jobs LEFT JOIN environments ON environments.id = environment_id WHERE jobs.id = :id
+
+-- name: job
+SELECT * FROM jobs WHERE id = :id
+
+-- name: unfinished
+SELECT * FROM jobs WHERE status IN ('INIT', 'PENDING', 'SETTING_UP', 'RUNNING') ORDER BY id
+
+-- name: last_of_user
+SELECT id FROM jobs WHERE uid = :uid ORDER BY id DESC LIMIT 1 OFFSET :back

@@ -1,0 +1,174 @@
+"""Pure: a submit request as it came over the wire -> a job that can be run, or a refusal that says why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from sysjobs.engine.script import SHELL
+from sysjobs.errors import Refused
+from sysjobs.payload import NewJob, Payload
+from sysjobs.protocol import Params
+from sysjobs.resources import DEFAULT_CPUS, Amount, parse_cpus, parse_duration, parse_memory
+
+SPEC_KEYS = frozenset(
+    ("command", "shell", "name", "cpus", "memory", "time", "grace", "setup", "workdir", "env")
+)
+CONTEXT_KEYS = frozenset(("environment", "umask", "limits"))
+
+MAX_NAME = 200
+MAX_KEY = 200
+MAX_PATH = 4095
+MAX_STRING = 131_071
+"""Bytes that the kernel takes as one argument or variable (MAX_ARG_STRLEN, less its NUL)."""
+
+_STACK = 8 << 20
+_MAX_STRINGS = 6 << 20
+_OVERHEAD = 16_384
+"""Room for what the job's own variables and the start script add to the arguments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submitter:
+    uid: int
+    gid: int
+    user: str
+
+
+def new_job(
+    by: Submitter, spec: Params, context: Params, key: str | None, *, default_grace: float, now: int
+) -> NewJob:
+    """The job that these parameters ask for. Raises Refused or ProtocolError."""
+    payload = _payload(spec, context)
+    time = spec.amount("time")
+    grace = spec.amount("grace")
+    limit = None if time is None else parse_duration(time, "--time")
+    if limit == 0:
+        raise Refused(
+            "--time 0 leaves the job no time.",
+            "Give a positive time, or none for no limit.",
+            code="bad-duration",
+        )
+    cpus, memory = spec.amount("cpus"), spec.amount("memory")
+    if key is not None and not 0 < len(key) <= MAX_KEY:
+        raise Refused(f"The key has {len(key)} characters.", f"Give 1 to {MAX_KEY}.", code="bad-key")
+    return NewJob(
+        uid=by.uid,
+        gid=by.gid,
+        user=by.user,
+        name=_name(spec.text("name"), payload),
+        amount=Amount(
+            DEFAULT_CPUS if cpus is None else parse_cpus(cpus), 0 if memory is None else parse_memory(memory)
+        ),
+        time_limit=limit,
+        grace=default_grace if grace is None else parse_duration(grace, "--grace"),
+        submitted_at=now,
+        payload=payload,
+        key=key,
+    )
+
+
+def _payload(spec: Params, context: Params) -> Payload:
+    command, shell = spec.datas("command"), spec.data("shell")
+    if (command is None) == (shell is None):
+        raise Refused(
+            "A job has either a command or a shell text.",
+            "Give a command with its arguments, or -c TEXT.",
+            code="no-command",
+        )
+    if shell is not None:
+        command = (SHELL, b"-c", shell)
+    if not command or not command[0]:
+        raise Refused(
+            "The command is empty.", "Give a command with its arguments, or -c TEXT.", code="no-command"
+        )
+    workdir = spec.data("workdir") or b"/"
+    if not workdir.startswith(b"/") or len(workdir) > MAX_PATH:
+        raise Refused(
+            f"The working directory {_shown(workdir)} is not an absolute path of at most {MAX_PATH} bytes.",
+            "Give the directory's full path.",
+            code="bad-workdir",
+        )
+    umask = context.integer("umask")
+    if umask is not None and not 0 <= umask <= 0o777:
+        raise Refused(f"The umask {umask} is not one.", "Give a number from 0 to 0777.", code="bad-umask")
+    payload = Payload(
+        command=command, shell=shell, setup=spec.data("setup"), workdir=workdir, env=spec.env("env"),
+        umask=umask, limits=_limits(context), environment=context.datas("environment"),
+    )  # fmt: skip
+    _check_variables(payload)
+    _check_sizes(payload)
+    return payload
+
+
+def _limits(context: Params) -> dict[str, int]:
+    limits = {}
+    for name, value in context.mapping("limits").items():
+        if isinstance(value, bool) or not isinstance(value, int) or not -1 <= value < 2**63:
+            raise Refused(
+                f"The limit {name}={value!r} is not a number.",
+                "Give a number, or -1 for none.",
+                code="bad-limit",
+            )
+        limits[name] = value
+    return limits
+
+
+def _check_variables(payload: Payload) -> None:
+    for entry in payload.environment or ():
+        if b"=" not in entry[1:]:
+            raise Refused(
+                f"{_shown(entry)} is not a variable.",
+                "Each entry of the environment is NAME=VALUE.",
+                code="bad-env",
+            )
+    for name, _ in payload.env:
+        if not name or b"=" in name:
+            raise Refused(
+                f"{_shown(name)} can't be a variable's name.", "Give --env NAME=VALUE.", code="bad-env"
+            )
+
+
+def _check_sizes(payload: Payload) -> None:
+    """Refuse what execve(2) would refuse when the job starts."""
+    variables = [*(payload.environment or ()), *(name + b"=" + value for name, value in payload.env)]
+    # Setup runs with a little text of ours before it.
+    strings = [*payload.command, *variables, (payload.setup or b"") + b" " * 256]
+    for text in strings:
+        if len(text) > MAX_STRING:
+            raise Refused(
+                f"{_shown(text)} has {len(text):,} bytes; the kernel takes at most {MAX_STRING:,} in one "
+                "argument or variable.",
+                "Pass it in a file.",
+                code="too-long",
+            )
+    total = sum(len(text) + 9 for text in strings) + _OVERHEAD
+    stack = payload.limits.get("stack", _STACK)
+    room = _MAX_STRINGS if stack < 0 else max(min(stack // 4, _MAX_STRINGS), 131_072)
+    if total > room:
+        raise Refused(
+            f"Arguments and environment have {total:,} bytes together; the kernel takes at most {room:,}.",
+            "Pass large data in files, or submit with --export none.",
+            code="too-long",
+        )
+
+
+def _name(given: str | None, payload: Payload) -> str:
+    if given is None:
+        words = payload.shell.split() if payload.shell is not None else [payload.command[0]]
+        first = words[0] if words else b"bash"
+        guess = PurePosixPath(first.decode("utf-8", "replace")).name[:MAX_NAME]
+        return guess if guess.isprintable() and guess.strip() else "job"
+    if not given.strip() or len(given) > MAX_NAME or not given.isprintable():
+        raise Refused(
+            f"--name {given!r:.80} can't be a job's name.",
+            f"Give 1 to {MAX_NAME} printable characters.",
+            code="bad-name",
+        )
+    return given
+
+
+def _shown(data: bytes) -> str:
+    """The beginning of a string, for a message."""
+    text = data[:60].decode("utf-8", "replace")
+    return repr(text + ("…" if len(data) > 60 else ""))

@@ -1,0 +1,77 @@
+"""Jobs as the wire shows them: `Job` and `JobDetails` of io.sysjobs.varlink."""
+
+from __future__ import annotations
+
+from sysjobs.engine.units import slice_name
+from sysjobs.jobs import Job
+from sysjobs.payload import Payload
+from sysjobs.wire import to_wire
+
+
+def job_view(job: Job, *, log: str | None, waits_for: str | None = None) -> dict[str, object]:
+    """A job for everybody; `log` is given to those who may read it. What isn't known is left out."""
+    main = job.main
+    view: dict[str, object | None] = {
+        "id": job.id,
+        "name": job.name,
+        "user": job.user,
+        "uid": job.uid,
+        "status": job.status.value,
+        "reason_code": job.reason.code if job.reason else "resources" if waits_for else None,
+        "reason": job.reason.text if job.reason else waits_for,
+        "exit_code": main.code if main else None,
+        "signal": main.signal if main else None,
+        "attempt": job.attempt,
+        "submitted_at": job.submitted_at,
+        "started_at": job.started_at,
+        "ended_at": job.ended_at,
+        "cpus": job.amount.cpus / 1000,
+        "memory": job.amount.memory or None,
+        "unit": job.unit,
+        "log": log,
+    }
+    return _known(view)
+
+
+def details_view(
+    job: Job, view: dict[str, object], payload: Payload | None, setup_log: str | None
+) -> dict[str, object]:
+    """Everything about a job; `payload` and `setup_log` are given to those who may know them."""
+    setup, cancellation = job.setup, job.cancellation
+    return _known(
+        {
+            "job": view,
+            "spec": _spec(job, payload) if payload else None,
+            "time_limit": job.time_limit,
+            "grace": job.grace,
+            "setup_log": setup_log,
+            "setup_exit_code": setup.code if setup else None,
+            "setup_signal": setup.signal if setup else None,
+            "running_at": job.running_at,
+            "core_dumped": job.main.dumped if job.main and job.main.signal else None,
+            "invocation_id": job.invocation_id,
+            "boot_id": job.boot_id,
+            "slice": slice_name(job.uid, job.shard) if job.shard is not None else None,
+            "cancelled_by": cancellation.user if cancellation else None,
+            "cancel_reason": cancellation.reason or None if cancellation else None,
+            "cancel_requested_at": cancellation.at if cancellation else None,
+        }
+    )
+
+
+def _spec(job: Job, payload: Payload) -> dict[str, object]:
+    """What was asked for, in the words of JobSpec. Values of variables are the submitter's secret to keep."""
+    spec: dict[str, object | None] = {
+        "command": None if payload.shell is not None else [to_wire(arg) for arg in payload.command],
+        "shell": None if payload.shell is None else to_wire(payload.shell),
+        "name": job.name,
+        "cpus": job.amount.cpus / 1000,
+        "memory": str(job.amount.memory) if job.amount.memory else None,
+        "setup": None if payload.setup is None else to_wire(payload.setup),
+        "workdir": to_wire(payload.workdir),
+    }
+    return _known(spec)
+
+
+def _known(values: dict[str, object | None]) -> dict[str, object]:
+    return {name: value for name, value in values.items() if value is not None}

@@ -1,0 +1,74 @@
+"""The nodes that tests run on, what the report says when one fails, and what couldn't run here."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Generator, Iterator
+
+import pytest
+
+from tests.node import Node, NodeError
+from tests.node.host import SUITES
+
+STARTED = pytest.StashKey[float]()
+BOOTED = pytest.StashKey[set[str]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--suite",
+        action="append",
+        choices=SUITES,
+        default=[],
+        help="the Debian to boot; may be repeated (default: each)",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[BOOTED] = set()
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "suite" in metafunc.fixturenames:
+        suites = metafunc.config.getoption("--suite") or list(SUITES)
+        metafunc.parametrize("suite", suites, scope="session")
+
+
+@pytest.fixture(scope="session")
+def node(suite: str, request: pytest.FixtureRequest) -> Iterator[Node]:
+    """One node for all tests of a suite. A test that needs a clean one makes its own Node."""
+    if os.geteuid() != 0:
+        pytest.skip("booting a node needs root")
+    with Node(suite) as node:
+        request.config.stash[BOOTED].add(suite)
+        yield node
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    item.stash[STARTED] = time.time()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    for name, value in getattr(item, "funcargs", {}).items():
+        if report.failed and isinstance(value, Node):
+            report.sections.append((f"Journal of {name} since the test began", _journal(value, item)))
+    return report
+
+
+def _journal(node: Node, item: pytest.Item) -> str:
+    try:
+        return node.journal(since=item.stash[STARTED])
+    except NodeError as error:
+        return str(error)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    terminalreporter.section("nodes")
+    booted = config.stash[BOOTED]
+    terminalreporter.line(f"Booted: {', '.join(sorted(booted)) or 'none'}.")
+    for report in terminalreporter.getreports("skipped"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        terminalreporter.line(f"Could not run here: {report.nodeid}: {reason}")

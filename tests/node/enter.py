@@ -1,0 +1,67 @@
+"""Command lines that run something inside a booted node."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+USER_PATH = "/usr/local/bin:/usr/bin:/bin"
+
+
+@dataclass(frozen=True)
+class Account:
+    name: str
+    uid: int
+    gid: int
+    home: str
+    shell: str
+
+    @classmethod
+    def from_passwd(cls, line: str) -> Account:
+        name, _, uid, gid, _, home, shell = line.strip().split(":")
+        return cls(name, int(uid), int(gid), home, shell)
+
+
+ROOT = Account("root", 0, 0, "/root", "/bin/bash")
+
+
+def enter_command(
+    init: int,
+    cgroup: Path,
+    command: Sequence[str | bytes],
+    *,
+    account: Account = ROOT,
+    env: Mapping[str, str] | None = None,
+    cwd: str | None = None,
+) -> list[str | bytes]:
+    variables = {
+        "HOME": account.home,
+        "LANG": "C.UTF-8",
+        "LOGNAME": account.name,
+        "PATH": PATH if account.uid == 0 else USER_PATH,
+        "SHELL": account.shell,
+        "USER": account.name,
+        **(env or {}),
+    }
+    return [
+        # A process that enters is in a cgroup of the node, where it can be seen from inside, and not in ours.
+        *("sh", "-c", 'echo 0 >"$0" && exec "$@"', str(cgroup / "entered" / "cgroup.procs")),
+        *("nsenter", "-t", str(init), "-m", "-p", "-C", "-u", "-i", "-n", "-r", "-w", "--"),
+        *("env", "-i", "-C", cwd or account.home),
+        *(f"{name}={value}" for name, value in variables.items()),
+        *("prlimit", "--nofile=1024:", "--core=0:"),
+        # nsenter waits outside for what it started; without this, killing it would leave the command running.
+        *("setpriv", "--pdeathsig", "KILL"),
+        *("--reuid", str(account.uid), "--regid", str(account.gid), "--init-groups", "--"),
+        *command,
+    ]
+
+
+def on_terminal(command: Sequence[str | bytes]) -> list[str | bytes]:
+    """The same command on a terminal of the node's own: this machine's is unknown to programs in there."""
+    words = [arg if isinstance(arg, str) else os.fsdecode(arg) for arg in command]
+    return ["script", "--quiet", "--return", "--command", f"exec {shlex.join(words)}", "/dev/null"]

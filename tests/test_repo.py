@@ -1,0 +1,250 @@
+"""The repository itself: linters, types, import directions, the habits that CONTRIBUTING.md names."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import sysjobs
+from tests.node import Node
+from tests.node.build import tree_files
+
+REPO = Path(__file__).resolve().parent.parent
+
+# Who may import whom, lowest layer first, as in ARCHITECTURE.md: a module may import its own group, which is
+# a set here, and every layer below. "x.*" is a package with all that is in it.
+LAYERS: dict[str, list[set[str]]] = {
+    "ground": [
+        {
+            "sysjobs",
+            "sysjobs.config",
+            "sysjobs.environment",
+            "sysjobs.errors",
+            "sysjobs.jobs",
+            "sysjobs.payload",
+            "sysjobs.resources",
+            "sysjobs.wire",
+        },
+    ],
+    "core": [
+        {
+            "sysjobs.engine",
+            "sysjobs.engine.outcome",
+            "sysjobs.engine.script",
+            "sysjobs.engine.units",
+            "sysjobs.answers",
+            "sysjobs.protocol",
+            "sysjobs.queue",
+            "sysjobs.reconcile",
+            "sysjobs.scheduler",
+            "sysjobs.selectors",
+            "sysjobs.submission",
+            "sysjobs.timers",
+            "sysjobs.views",
+        },
+    ],
+    "edges": [
+        {"sysjobs.client", "sysjobs.connection", "sysjobs.context"},
+        {"sysjobs.capacity"},
+        {"sysjobs.engine.bus", "sysjobs.engine.files", "sysjobs.engine.systemd"},
+        {"sysjobs.server"},
+        {"sysjobs.store.*"},
+    ],
+    # Where requests come in from one edge and go out to the others.
+    "handlers": [
+        {"sysjobs.handlers"},
+    ],
+    "entry": [
+        {"sysjobs.__main__", "sysjobs.cli.*"},
+        {"sysjobs.daemon"},
+    ],
+}
+NOT_FOR_THE_CLI = {
+    "sysjobs.daemon",
+    "sysjobs.engine.*",
+    "sysjobs.handlers",
+    "sysjobs.server",
+    "sysjobs.store.*",
+}
+# What isn't Python's own, or is I/O of a kind that has one place, and who alone may import it.
+OWNERS = {
+    "pystemd": {"sysjobs.engine.bus"},
+    "sqlite3": {"sysjobs.store.*"},
+    "asyncio": {"sysjobs.daemon", "sysjobs.server", "sysjobs.handlers"},
+    "click": {"sysjobs.cli.*"},
+    "tabulate": {"sysjobs.cli.*"},
+    "psutil": {"sysjobs.capacity"},
+}
+# What reaches outside the process, or asks the time. Core and ground are told such things.
+IO_MODULES = {"select", "selectors", "socket", "subprocess", "threading", "time"}
+
+MAX_LINES = 400
+WORKPLACE = re.compile(r"(?<![\w.])/(?:work|opt|Users)/|/root/(?:\.|venv)")
+REGISTRY = re.compile(
+    r"\b(?:pypi|pythonhosted|npmjs|anaconda)\.(?:org|com|io)\b|\b(?:deb|security|snapshot|ftp)\.debian\.org"
+)
+UNFINISHED = re.compile(r"\b(?:TODO|FIXME|XXX)\b")
+
+
+def python_files(*tops: str) -> list[Path]:
+    return [path for path in tree_files() if path.suffix == ".py" and (not tops or path.parts[0] in tops)]
+
+
+def text_files() -> Iterator[tuple[Path, str]]:
+    for path in tree_files():
+        if (REPO / path).is_file():
+            yield path, (REPO / path).read_text(errors="surrogateescape")
+
+
+@cache
+def syntax(path: Path) -> ast.Module:
+    return ast.parse((REPO / path).read_bytes(), path)
+
+
+def module_name(path: Path) -> str:
+    parts = path.with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(path): path for path in python_files("sysjobs")}
+
+
+def imports_of(module: str) -> set[str]:
+    """The modules that a module of ours imports, wherever in it, by their full names."""
+    found: set[str] = set()
+    for node in ast.walk(syntax(MODULES[module])):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module}, line {node.lineno}: imports are absolute here"
+            assert node.module
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                found.add(inner if inner in MODULES else node.module)
+    return found
+
+
+def covered(module: str, names: set[str]) -> bool:
+    parents = module.split(".")
+    packages = {".".join([*parents[:count], "*"]) for count in range(1, len(parents) + 1)}
+    return module in names or not packages.isdisjoint(names)
+
+
+def place(module: str) -> tuple[int, set[str]]:
+    """The module's layer, counted from the ground, and its group."""
+    for height, groups in enumerate(LAYERS.values()):
+        for group in groups:
+            if covered(module, group):
+                return height, group
+    raise AssertionError(f"{module} has no layer: give it one here and in ARCHITECTURE.md")
+
+
+def run_tool(*command: str) -> None:
+    done = subprocess.run(command, cwd=REPO, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{' '.join(command[:6])}\n{done.stdout}{done.stderr}"
+
+
+def test_ruff() -> None:
+    run_tool(sys.executable, "-m", "ruff", "check", "--quiet", ".")
+
+
+def test_mypy() -> None:
+    run_tool(sys.executable, "-m", "mypy")
+
+
+def test_shell_scripts() -> None:
+    scripts = [
+        str(path)
+        for path, text in text_files()
+        if path.suffix == ".sh" or re.match(r"#!.*\b(?:sh|bash)\n", text)
+    ]
+    assert len(scripts) > 4
+    assert shutil.which("shellcheck"), "shellcheck is missing here; packaging/test installs it"
+    run_tool("shellcheck", "--external-sources", *scripts)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_import_directions(module: str) -> None:
+    layer, group = place(module)
+    for name in sorted(imports_of(module) & MODULES.keys()):
+        assert place(name)[0] < layer or covered(name, group), f"{module} may not import {name}"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_foreign_imports(module: str) -> None:
+    layer = list(LAYERS)[place(module)[0]]
+    for name in sorted(imports_of(module) - MODULES.keys()):
+        top = name.partition(".")[0]
+        if top in OWNERS:
+            assert covered(module, OWNERS[top]), f"{module} imports {name}; that is for {OWNERS[top]}"
+        else:
+            assert top in sys.stdlib_module_names, f"{module} imports {name}, which sysjobs doesn't depend on"
+        if layer in ("ground", "core"):
+            assert top not in IO_MODULES, f"{module} imports {name}, but the {layer} does no I/O"
+
+
+def test_the_command_line_stays_light() -> None:
+    """Nothing that the CLI imports brings the daemon's parts in, however far down."""
+    waiting = [name for name in MODULES if covered(name, {"sysjobs.cli.*"})]
+    seen = set(waiting)
+    while waiting:
+        module = waiting.pop()
+        for name in (imports_of(module) & MODULES.keys()) - seen:
+            assert not covered(name, NOT_FOR_THE_CLI), f"the CLI reaches {name} through {module}"
+            seen.add(name)
+            waiting.append(name)
+
+
+@pytest.mark.parametrize("path", python_files(), ids=str)
+def test_every_module_says_what_it_is(path: Path) -> None:
+    empty = (REPO / path).stat().st_size == 0
+    assert empty or ast.get_docstring(syntax(path)), f"{path} has no docstring"
+
+
+@pytest.mark.parametrize("path", python_files(), ids=str)
+def test_modules_are_short(path: Path) -> None:
+    lines = (REPO / path).read_text().count("\n")
+    assert lines <= MAX_LINES, f"{path} has {lines} lines: split it by subject"
+
+
+@pytest.mark.parametrize("path", python_files("tests"), ids=str)
+def test_tests_wait_on_conditions(path: Path) -> None:
+    for node in ast.walk(syntax(path)):
+        match node:
+            case ast.Attribute(value=ast.Name(id="time" | "asyncio"), attr="sleep"):
+                pytest.fail(f"{path}:{node.lineno}: sleeps; wait for an event or a condition instead")
+            case ast.ImportFrom(module="time" | "asyncio", names=names):
+                assert "sleep" not in [alias.name for alias in names], f"{path}:{node.lineno}: imports sleep"
+
+
+def test_nothing_names_a_machine_or_a_registry() -> None:
+    found = [
+        f"{path}: {match[0]}"
+        for path, text in text_files()
+        if path.name != Path(__file__).name
+        for pattern in (WORKPLACE, REGISTRY, UNFINISHED)
+        for match in pattern.finditer(text)
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_one_version() -> None:
+    changelog = re.search(r"^## \[(.+?)\]", (REPO / "CHANGELOG.md").read_text(), re.MULTILINE)
+    debian = re.match(r"sysjobs \((?:\d+:)?(.+?)(?:-[^-]+)?\)", (REPO / "debian" / "changelog").read_text())
+    assert changelog
+    assert debian
+    assert changelog[1] == debian[1] == sysjobs.__version__
+
+
+def test_units_are_valid(node: Node) -> None:
+    units = [path.name for path in (REPO / "units").iterdir()]
+    done = node.run(["systemd-analyze", "verify", *units], check=False)
+    assert (done.returncode, done.stdout + done.stderr) == (0, b"")
