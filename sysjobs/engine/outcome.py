@@ -26,6 +26,12 @@ _START_FAILURES = {
     219: ("no-cgroup", "its cgroup can't be made"),
 }
 
+# Signals by which the kernel answers what a program did; anybody may send the others.
+_FAULTS = frozenset(
+    (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGTRAP, signal.SIGSYS,
+     signal.SIGPIPE, signal.SIGXCPU, signal.SIGXFSZ)
+)  # fmt: skip
+
 # Steps of the start script (`engine.script.STEPS`) that come before the command.
 _STEPS = {
     "log": ("no-log", "its log can't be opened; see that the log directory can be written and has room"),
@@ -94,7 +100,7 @@ def _main_outcome(main: Exit, setup: Exit | None, traces: Traces, *, timeout: bo
         return Outcome(Status.FAILED_DRIVER, Reason("unit-timeout", text), main, setup)
     if main.signal == signal.SIGKILL:
         return Outcome(Status.FAILED_DRIVER, _killed("Killed"), main, setup)
-    return Outcome(Status.FAILED, Reason("signal", f"Ended by {main}; sender unknown."), main, setup)
+    return Outcome(Status.FAILED, Reason("signal", f"Ended by {_whence(main)}."), main, setup)
 
 
 def _setup_outcome(setup: Exit | None, traces: Traces) -> Outcome:
@@ -105,7 +111,7 @@ def _setup_outcome(setup: Exit | None, traces: Traces) -> Outcome:
         return Outcome(Status.FAILED_DRIVER, _killed("Setup was killed"), None, setup)
     if setup.signal is not None:
         return Outcome(
-            Status.FAILED_SETUP, Reason("setup", f"Setup was ended by {setup}; sender unknown."), None, setup
+            Status.FAILED_SETUP, Reason("setup", f"Setup was ended by {_whence(setup)}."), None, setup
         )
     assert setup.code is not None
     failure = _start_failure(setup.code, traces, "setup")
@@ -150,7 +156,12 @@ def _vanished(seen: Seen) -> Outcome:
 
 
 def _killed(what: str) -> Reason:
-    return Reason("killed", f"{what} by SIGKILL from outside sysjobs; sender unknown.")
+    return Reason("killed", f"{what} by SIGKILL, not by sysjobs; sender unknown.")
+
+
+def _whence(end: Exit) -> str:
+    """The signal, and that nobody knows who sent it where it isn't the kernel's answer to a fault."""
+    return f"{end}" if end.signal in _FAULTS else f"{end}; sender unknown"
 
 
 def _exit(code: int, status: int) -> Exit | None:

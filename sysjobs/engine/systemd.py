@@ -197,6 +197,7 @@ class Systemd:
         if not tracked.released and self._read(job.id) is not None:
             return self.observe(job)
         del self._tracked[job.id]
+        tracked.unit = replace(tracked.unit, has_job=False)
         if not tracked.released and has_ended(tracked.unit) and tracked.unit.invocation_id is not None:
             return replace(self._observation(tracked), held=False)
         return (

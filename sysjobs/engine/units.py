@@ -35,6 +35,7 @@ class Unit:
     changed_at: int | None = None
     setup_code: int = 0
     setup_status: int = 0
+    has_job: bool = False
 
     @property
     def main_ended(self) -> bool:
@@ -42,8 +43,11 @@ class Unit:
 
     @property
     def over(self) -> bool:
-        """systemd is done with it: no process of it is left that systemd could do anything about."""
-        return self.active_state in ("failed", "inactive")
+        """systemd is done with it: no process of it is left that systemd could do anything about.
+
+        A unit that is just being started shows as inactive too, but with a job to start it.
+        """
+        return self.active_state == "failed" or (self.active_state == "inactive" and not self.has_job)
 
     @property
     def stopping(self) -> bool:
@@ -132,6 +136,11 @@ def _number(value: object) -> int:
     return value
 
 
+def _has_job(value: object) -> bool:
+    assert isinstance(value, tuple)
+    return bool(value[0])
+
+
 def _time(value: object) -> int | None:
     assert isinstance(value, int)
     return value or None
@@ -144,6 +153,7 @@ def _id(value: object) -> str | None:
 _FIELDS = {
     "ActiveState": ("active_state", _text),
     "SubState": ("sub_state", _text),
+    "Job": ("has_job", _has_job),
     "Result": ("result", _text),
     "InvocationID": ("invocation_id", _id),
     "ExecMainCode": ("main_code", _number),
