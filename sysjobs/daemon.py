@@ -13,7 +13,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from sysjobs import __version__
 from sysjobs.capacity import capacity
@@ -53,10 +53,11 @@ class Daemon:
         self._loop = loop
         self._flushing: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._retrying: asyncio.TimerHandle | None = None
         self._status = ""
         clock = SystemClock()
         files = JobFiles(paths.scripts, paths.logs)
-        self._engine = Systemd(paths.systemd, files)
+        self._engine = Systemd(paths.systemd, files, settings.keep_failed)
         self._store = Store(paths.database)
         self._queue = Queue(self._store, self._engine, capacity(settings), clock, self._wake)
         self._handlers = Handlers(self._queue, self._store, files, settings, clock)
@@ -69,7 +70,7 @@ class Daemon:
             self._loop.add_signal_handler(number, stop.set)
         self._loop.add_signal_handler(signal.SIGHUP, self._reload)
         self._loop.add_reader(self._engine.fileno(), self._take_events)
-        self._connect()
+        self._start()
         server = await self._loop.create_unix_server(self.server, sock=sock, backlog=socket.SOMAXCONN)
         notify(f"READY=1\nSTATUS={self._describe()}")
         self._feed_watchdog()
@@ -84,45 +85,62 @@ class Daemon:
 
     # The engine
 
-    def _connect(self) -> None:
+    def _start(self) -> None:
+        """Read the queue, and take it up where the units are by now."""
+        lost = None
         try:
             self._engine.connect()
-            self._queue.load()
-            self._queue.reconcile()
         except ConnectionLost as error:
-            self._lost(error)
+            lost = error
+        self._queue.load()
+        if lost is None:
+            self._reconcile()
+        else:
+            self._lost(lost)
 
     def _lost(self, error: ConnectionLost) -> None:
         """systemd restarted itself or doesn't answer: go on without it until it does."""
-        log.warning("connection to systemd lost, trying again: %s", error)
+        log.warning("no connection to systemd, trying again: %s", error)
         self._queue.disconnected()
         self._engine.close()
-        self._loop.call_later(RETRY, self._reconnect)
+        self._retry(self._reconnect)
+
+    def _retry(self, action: Callable[[], None]) -> None:
+        if self._retrying is not None:
+            self._retrying.cancel()
+        self._retrying = self._loop.call_later(RETRY, action)
 
     def _reconnect(self) -> None:
         try:
             self._engine.connect()
-            self._queue.reconcile()
-            log.warning("connected to systemd again")
+        except ConnectionLost as error:
+            self._lost(error)
+            return
+        log.warning("connected to systemd again")
+        self._reconcile()
+
+    def _reconcile(self) -> None:
+        self._guarded(self._queue.reconcile)
+
+    def _guarded(self, action: Callable[[], None]) -> None:
+        try:
+            action()
         except ConnectionLost as error:
             self._lost(error)
 
     def _take_events(self) -> None:
-        if not self._queue.online:
-            return
-        try:
-            for seen in self._engine.events():
+        self._guarded(self._read_events)
+
+    def _read_events(self) -> None:
+        for seen in self._engine.events():
+            # While offline they are read and dropped: a reconciliation follows.
+            if self._queue.online:
                 self._queue.observed(seen)
-        except ConnectionLost as error:
-            self._lost(error)
 
     def _check(self) -> None:
         self._loop.call_later(CHECK_EVERY, self._check)
         if self._queue.online:
-            try:
-                self._queue.reconcile()
-            except ConnectionLost as error:
-                self._lost(error)
+            self._guarded(self._queue.check)
         status = self._describe()
         if status != self._status:
             self._status = status
@@ -138,43 +156,38 @@ class Daemon:
     def _flush(self) -> None:
         self._flushing = None
         try:
-            self._queue.flush()
-        except ConnectionLost as error:
-            self._lost(error)
+            self._guarded(self._queue.flush)
         except StorageFailed:
-            self._loop.call_later(RETRY, self._recover)
+            self._recover()
         if self._engine.has_events:
             self._take_events()
         self._arm()
 
     def _recover(self) -> None:
-        """After a failed commit: take up again what is on disk, and what the units say."""
+        """After a failed commit: take up again what is on disk, and a little later what the units say."""
+        self._queue.disconnected()
         try:
             self._queue.load()
-            if self._queue.online:
-                self._queue.reconcile()
-        except ConnectionLost as error:
-            self._lost(error)
         except self._store.failure as error:
             log.error("the database can't be read: %s", error)
-            self._loop.call_later(RETRY, self._recover)
+            self._retry(self._recover)
+            return
+        self._retry(self._reconcile)
 
     def _arm(self) -> None:
         """Set the timer for the queue's next deadline."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        when = self._queue.next_time()
+        when = self._queue.next_time() if self._queue.online else None
         if when is not None:
             # The loop's clock is CLOCK_MONOTONIC, as the deadlines are.
             self._timer = self._loop.call_at(when / 1_000_000, self._tick)
 
     def _tick(self) -> None:
         self._timer = None
-        try:
-            self._queue.tick()
-        except ConnectionLost as error:
-            self._lost(error)
+        if self._queue.online:
+            self._guarded(self._queue.tick)
 
     # The service
 
@@ -185,6 +198,7 @@ class Daemon:
             log.error("settings are kept as they were: %s %s", error.message, error.hint)
             return
         self._handlers.settings = settings
+        self._engine.keep_failed = settings.keep_failed
         self._queue.set_capacity(capacity(settings))
         log.info("settings were read again")
 

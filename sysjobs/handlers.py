@@ -9,8 +9,9 @@ from sysjobs.config import Settings
 from sysjobs.engine.files import JobFiles
 from sysjobs.errors import NotFound, Refused
 from sysjobs.jobs import UNFINISHED, Cancellation, Job, Status
+from sysjobs.ports import Clock
 from sysjobs.protocol import Call, Params
-from sysjobs.queue import Clock, Queue
+from sysjobs.queue import Queue
 from sysjobs.resources import parse_duration
 from sysjobs.selectors import ById, ByName, Recent, parse_selector
 from sysjobs.server import Exchange, Peer
@@ -182,7 +183,7 @@ class Handlers:
         for job in jobs:
             exchange.part({"job": self._view(peer, job)})
             if job.id in waiting:
-                exchange.when_over(self.queue.watch(job.id, told))
+                exchange.when_over(self.queue.watchers.add(job.id, told))
 
     def _view(self, peer: Peer, job: Job) -> dict[str, object]:
         waits_for = self.queue.why_waiting(job) if job.status is Status.PENDING else None

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from sysjobs import scheduler
-from sysjobs.engine import Engine, Observation, StartFailed, StartResult
-from sysjobs.errors import Refused, SysjobsError, Unavailable
+from sysjobs.engine import ConnectionLost, Engine, Observation, StartFailed, StartResult
+from sysjobs.errors import SysjobsError, Unavailable
+from sysjobs.holdings import Holdings
 from sysjobs.jobs import (
     Cancellation,
     CancelRequested,
@@ -23,52 +23,32 @@ from sysjobs.jobs import (
     Event,
     Job,
     Launched,
+    NotStarted,
     Outcome,
+    Reason,
     Status,
     TimeLimitReached,
     transition,
 )
-from sysjobs.payload import NewJob, Payload
+from sysjobs.payload import NewJob
+from sysjobs.ports import Clock, Storage
 from sysjobs.reconcile import events_of, lost_to_reboot
-from sysjobs.resources import Amount, format_cpus, format_memory
+from sysjobs.resources import Amount
 from sysjobs.timers import Timers
+from sysjobs.watchers import Watchers
 
 log = logging.getLogger(__name__)
 
 STARTS_AT_ONCE = 16
 """Units asked for between two looks at the sockets: each takes PID 1 one or two milliseconds."""
 
-SHARD_SIZE = 100
 RECHECK = 1_000_000
 """Microseconds until a unit is looked at whose fate a call left open."""
 
+IDLE = 10_000_000
+"""Microseconds that the slices of a user without jobs stay."""
+
 Reply = Callable[[SysjobsError | None], None]
-Watcher = Callable[[Job], None]
-
-
-class Storage(Protocol):
-    """What the queue asks of a database. Writes are kept back until `commit`."""
-
-    @property
-    def failure(self) -> type[Exception]:
-        """What reads and writes raise when the database can't be used."""
-
-    def add(self, new: NewJob) -> Job: ...
-    def save(self, job: Job) -> None: ...
-    def commit(self) -> None: ...
-    def rollback(self) -> None: ...
-    def get(self, job_id: int) -> Job | None: ...
-    def payload(self, job_id: int) -> Payload: ...
-    def find_key(self, uid: int, key: str) -> int | None: ...
-    def unfinished(self) -> Iterator[Job]: ...
-
-
-class Clock(Protocol):
-    def now(self) -> int:
-        """Microseconds since 1970."""
-
-    def monotonic(self) -> int:
-        """Microseconds of CLOCK_MONOTONIC."""
 
 
 @dataclass(slots=True)
@@ -85,24 +65,23 @@ class Queue:
     def __init__(
         self, storage: Storage, engine: Engine, capacity: Amount, clock: Clock, wake: Callable[[], None]
     ) -> None:
-        self.capacity = capacity
+        self._holdings = Holdings(capacity)
         self._storage = storage
         self._engine = engine
         self._clock = clock
         self._wake = wake
         self._timers = Timers()
+        self._idle_users = Timers()
         self.online = False
-        self._watchers: dict[int, list[Watcher]] = {}
+        self.watchers = Watchers()
         self._replies: list[Reply] = []
         self._reset()
 
     def _reset(self) -> None:
         self.jobs: dict[int, Job] = {}
         self._pending: dict[int, None] = {}
-        self._used: dict[int, Amount] = {}
-        self._free = self.capacity
+        self._holdings = Holdings(self._holdings.capacity)
         self._remains: dict[int, _Remains] = {}
-        self._shards: dict[int, list[int]] = {}
         self._dirty: dict[int, Job] = {}
         self._effects: list[Callable[[], None]] = []
         self._broken: Exception | None = None
@@ -113,7 +92,7 @@ class Queue:
         """Accept a job; its id. It is on disk once the replies given to `after_commit` are called."""
         if new.key is not None and (known := self._storage.find_key(new.uid, new.key)) is not None:
             return known
-        self._refuse_infeasible(new.amount)
+        scheduler.refuse_infeasible(new.amount, self._holdings.capacity)
         try:
             job = self._storage.add(new)
         except self._storage.failure as error:
@@ -123,18 +102,6 @@ class Queue:
         self._remember(job)
         self._touch(job)
         return job.id
-
-    def _refuse_infeasible(self, amount: Amount) -> None:
-        have = self.capacity
-        for asked, total, option, text in (
-            (amount.cpus, have.cpus, "--cpus", format_cpus), (amount.memory, have.memory, "--memory", format_memory)
-        ):  # fmt: skip
-            if asked > total:
-                raise Refused(
-                    f"{option} {text(asked)} is more than this node has.",
-                    f"It has {scheduler.describe(have)}; ask for no more than that.",
-                    code="infeasible",
-                )
 
     def cancel(self, job: Job, cancellation: Cancellation) -> Job:
         """The job after somebody's wish that it ends."""
@@ -146,25 +113,12 @@ class Queue:
         self._replies.append(reply)
         self._wake()
 
-    def watch(self, job_id: int, watcher: Watcher) -> Callable[[], None]:
-        """Have every committed change of a job told to `watcher`, until the returned function is called."""
-        watchers = self._watchers.setdefault(job_id, [])
-        watchers.append(watcher)
-
-        def stop() -> None:
-            watchers.remove(watcher)
-            if not watchers:
-                self._watchers.pop(job_id, None)
-
-        return stop
-
     def why_waiting(self, job: Job) -> str:
         head = self.jobs[next(iter(self._pending), job.id)]
-        return scheduler.why_waiting(job, head, self._free, self.capacity)
+        return scheduler.why_waiting(job, head, self._holdings.free, self._holdings.capacity)
 
     def set_capacity(self, capacity: Amount) -> None:
-        self._free += capacity - self.capacity
-        self.capacity = capacity
+        self._holdings.resize(capacity)
         self._wake()
 
     def disconnected(self) -> None:
@@ -173,7 +127,7 @@ class Queue:
 
     def counts(self) -> tuple[int, int]:
         """How many jobs run, and how many wait."""
-        return len(self._used), len(self._pending)
+        return len(self._holdings), len(self._pending)
 
     # Events
 
@@ -187,20 +141,23 @@ class Queue:
                 self._forget(self._apply(job, lost))
 
     def reconcile(self) -> None:
-        """Compare everything with what the engine has: after a start, a reconnection, a failed commit."""
+        """Take up where nobody was looking: after a start, a reconnection, a failed commit."""
         self.online = True
         # What was to be done follows again from what is.
         self._effects.clear()
-        self._remains.clear()
-        started = [job for job in self.jobs.values() if not job.status.terminal and job.status.launched]
-        ended = [job for job in self.jobs.values() if job.status.terminal]
-        for seen in self._engine.observe_all(started + ended):
-            self.observed(seen)
-        for job in started:
-            current = self.jobs.get(job.id)
-            if current is not None and current.ending and current.status.launched:
-                self._effects.append(functools.partial(self._engine.terminate, current))
+        for remains in self._remains.values():
+            remains.releasing = False
+        self.check()
+        for job in self.jobs.values():
+            if job.ending:
+                self._effects.append(functools.partial(self._engine.terminate, job))
         self._wake()
+
+    def check(self) -> None:
+        """Compare every job that was launched with what the engine has."""
+        launched = [job for job in self.jobs.values() if job.status is not Status.PENDING]
+        for seen in self._engine.observe_all(launched):
+            self.observed(seen)
 
     def observed(self, seen: Observation) -> None:
         """Take in what the engine saw of a job."""
@@ -211,10 +168,14 @@ class Queue:
         for event in events_of(job, seen, self._clock.now()):
             job = self._apply(job, event)
         if job.status is Status.PENDING and before.status.launched:
-            self._give_back(before)
-            self._pending = {job.id: None, **self._pending}
+            self._requeue(before)
         if job.status.terminal:
             self._settle(before, job, seen)
+
+    def _requeue(self, job: Job) -> None:
+        """Put a job that was to be started, and wasn't, back to where it stood: first."""
+        self._give_back(job)
+        self._pending = {job.id: None, **self._pending}
 
     def _adopt(self, seen: Observation) -> Job | None:
         """An ended job whose unit is still there; None for a unit that the database knows nothing of."""
@@ -240,11 +201,15 @@ class Queue:
                 self._apply(job, TimeLimitReached(now + int(job.grace * 1_000_000)))
             elif job.status.launched and job.invocation_id is None:
                 self.observed(self._engine.observe(job))
+        for uid in self._idle_users.due(now):
+            if not self._holdings.holds(uid):
+                self._effects.append(functools.partial(self._engine.tidy, uid))
         self._wake()
 
     def next_time(self) -> int | None:
         """When `tick` has something to do, in microseconds of CLOCK_MONOTONIC."""
-        return self._timers.next()
+        times = [when for when in (self._timers.next(), self._idle_users.next()) if when is not None]
+        return min(times, default=None)
 
     # Changes, commit, actions
 
@@ -268,9 +233,8 @@ class Queue:
             self._effects.append(functools.partial(self._engine.terminate, changed))
         if changed.status.terminal and not job.status.launched:
             self._forget(changed)
-        for when in (changed.deadline, changed.kill_at):
-            if when is not None and when not in (job.deadline, job.kill_at):
-                self._timers.at(when, changed.id)
+        if (changed.deadline, changed.kill_at) != (job.deadline, job.kill_at):
+            self._set_timers(changed)
 
     def _settle(self, before: Job, job: Job, seen: Observation) -> None:
         """Give back and let go of what an ended job still has."""
@@ -299,12 +263,8 @@ class Queue:
     def _tend(self, job: Job, now: int) -> None:
         """See to an ended job whose processes or unit are still there."""
         remains = self._remains.get(job.id)
-        if (
-            remains is not None
-            and not remains.releasing
-            and remains.kill_at is not None
-            and remains.kill_at <= now
-        ):
+        kill_at = None if remains is None or remains.releasing else remains.kill_at
+        if remains is not None and kill_at is not None and kill_at <= now:
             remains.releasing = True
             self._effects.append(functools.partial(self._engine.kill, job))
             self._effects.append(functools.partial(self._release, job))
@@ -320,8 +280,10 @@ class Queue:
             self._timers.at(self._clock.monotonic() + RECHECK, job_id)
 
     def _release(self, job: Job) -> None:
-        self._engine.release(job)
+        seen = self._engine.release(job)
         self._engine.clean(job)
+        if seen is not None:
+            self.observed(seen)
 
     def _start(self, job: Job) -> None:
         current = self.jobs.get(job.id)
@@ -333,12 +295,23 @@ class Queue:
         try:
             result = self._engine.start(job, self._storage.payload(job.id))
         except StartFailed as error:
-            self._give_back(job)
-            ended = self._apply(job, Ended(self._clock.now(), Outcome(Status.FAILED_DRIVER, error.reason)))
-            self._forget(ended)
+            self._fail_start(job, error.reason)
+            return
+        except (ValueError, KeyError) as error:
+            log.error("job %d can't be read from the database: %r", job.id, error)
+            text = "Could not be started: its record in the database is damaged."
+            self._fail_start(job, Reason("damaged", text))
             return
         if result is StartResult.UNKNOWN:
             self._timers.at(self._clock.monotonic() + RECHECK, job.id)
+        elif result is StartResult.GOING_DOWN:
+            self.online = False
+            self._apply(job, NotStarted())
+            self._requeue(job)
+
+    def _fail_start(self, job: Job, reason: Reason) -> None:
+        outcome = Outcome(Status.FAILED_DRIVER, reason)
+        self._forget(self._apply(job, Ended(self._clock.now(), outcome)))
 
     def flush(self) -> None:
         """Start what fits, commit, then answer and act. Raises ConnectionLost, StorageFailed."""
@@ -359,8 +332,7 @@ class Queue:
         for reply in replies:
             reply(None)
         for job in dirty.values():
-            for watcher in list(self._watchers.get(job.id, ())):
-                watcher(job)
+            self.watchers.tell(job)
         if self.online:
             for effect in effects:
                 self._act(effect)
@@ -383,52 +355,34 @@ class Queue:
         raise StorageFailed from error
 
     def _launch(self) -> None:
-        chosen = scheduler.choose((self.jobs[job_id] for job_id in self._pending), self._free, STARTS_AT_ONCE)
+        waiting = (self.jobs[job_id] for job_id in self._pending)
+        chosen = scheduler.choose(waiting, self._holdings.free, STARTS_AT_ONCE)
         now, monotonic = self._clock.now(), self._clock.monotonic()
         for job in chosen:
             del self._pending[job.id]
-            self._take(job)
             deadline = None if job.time_limit is None else monotonic + int(job.time_limit * 1_000_000)
-            self._apply(job, Launched(now, self._engine.boot_id, self._shard(job.uid), deadline))
+            shard = self._holdings.place(job.uid)
+            self._holdings.take(self._apply(job, Launched(now, self._engine.boot_id, shard, deadline)))
         if chosen:
             self._wake()
-
-    # What jobs hold
 
     def _remember(self, job: Job) -> None:
         self.jobs[job.id] = job
         if job.status is Status.PENDING:
             self._pending[job.id] = None
-        elif job.shard is not None and job.boot_id == self._engine.boot_id:
-            self._take(job)
-            self._shard_counts(job.uid, job.shard)[job.shard] += 1
+        if job.boot_id == self._engine.boot_id:
+            self._holdings.take(job)
+            self._set_timers(job)
+
+    def _set_timers(self, job: Job) -> None:
         for when in (job.deadline, job.kill_at):
-            if when is not None and job.boot_id == self._engine.boot_id:
+            if when is not None:
                 self._timers.at(when, job.id)
 
-    def _take(self, job: Job) -> None:
-        if job.id not in self._used:
-            self._used[job.id] = job.amount
-            self._free -= job.amount
-
     def _give_back(self, job: Job) -> None:
-        amount = self._used.pop(job.id, None)
-        if amount is not None:
-            self._free += amount
-            if job.shard is not None:
-                self._shards[job.uid][job.shard] -= 1
-
-    def _shard_counts(self, uid: int, shard: int) -> list[int]:
-        counts = self._shards.setdefault(uid, [])
-        counts.extend([0] * (shard + 1 - len(counts)))
-        return counts
-
-    def _shard(self, uid: int) -> int:
-        """The user's first slice that isn't full; one more unit is counted in it."""
-        counts = self._shard_counts(uid, 0)
-        shard = next((number for number, count in enumerate(counts) if count < SHARD_SIZE), len(counts))
-        self._shard_counts(uid, shard)[shard] += 1
-        return shard
+        self._holdings.give_back(job)
+        if not self._holdings.holds(job.uid):
+            self._idle_users.at(self._clock.monotonic() + IDLE, job.uid)
 
     def _forget(self, job: Job) -> None:
         self._give_back(job)

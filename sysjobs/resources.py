@@ -61,8 +61,8 @@ def parse_memory(text: str, option: str = "--memory") -> int:
     match = _MEMORY.fullmatch(text.strip())
     if match is not None:
         whole, _, fraction = match[1].partition(".")
-        scale: int = 1024 ** _UNITS[match[2].upper()]
-        value = int(whole) * scale + int(fraction or 0) * scale // 10 ** len(fraction)
+        scale = 1 << (10 * _UNITS[match[2].upper()])
+        value: int = int(whole) * scale + int(fraction or 0) * scale // 10 ** len(fraction)
         if 0 < value <= MAX_MEMORY:
             return value
     raise Refused(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from sysjobs.errors import Refused
 from sysjobs.jobs import Job
 from sysjobs.resources import Amount, format_cpus, format_memory
 
@@ -31,6 +32,20 @@ def why_waiting(job: Job, head: Job, free: Amount, capacity: Amount) -> str:
         free_memory = format_memory(max(free.memory, 0))
         return f"Waits for {format_memory(job.amount.memory)} of memory; {free_memory} are free."
     return "Is about to start."
+
+
+def refuse_infeasible(asked: Amount, capacity: Amount) -> None:
+    """Raise Refused for a job that this node can never run."""
+    if asked.fits(capacity):
+        return
+    said = f"--memory {format_memory(asked.memory)}"
+    if asked.cpus > capacity.cpus:
+        said = f"--cpus {format_cpus(asked.cpus)}"
+    raise Refused(
+        f"{said} is more than this node has.",
+        f"It has {describe(capacity)}; ask for no more than that.",
+        code="infeasible",
+    )
 
 
 def describe(amount: Amount) -> str:

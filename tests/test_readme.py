@@ -68,11 +68,11 @@ class Block:
 
     def commands(self) -> Iterator[Command]:
         if self.kind == "console":
-            found = re.finditer(r"^\$ (.*(?:\\\n.*)*)\n((?:(?!\$ ).*\n)*)", self.text, re.MULTILINE)
+            found = re.finditer(r"^\$ ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", self.text, re.MULTILINE)
             for part in found:
                 yield Command(self.line + self.text.count("\n", 0, part.start()), part[1], part[2])
         elif self.kind == "sh":
-            for part in re.finditer(r"^(?!#)(.+(?:\\\n.*)*)\n", self.text, re.MULTILINE):
+            for part in re.finditer(r"^(?!#)((?:.*\\\n)*.+)\n", self.text, re.MULTILINE):
                 yield Command(self.line + self.text.count("\n", 0, part.start()), part[1], None)
 
 

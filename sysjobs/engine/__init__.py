@@ -39,6 +39,9 @@ class StartResult(Enum):
     UNKNOWN = "unknown"
     """The call's fate isn't known: the unit may exist. It is to be observed again."""
 
+    GOING_DOWN = "going-down"
+    """The machine is being shut down and starts nothing any more; nothing of the unit ever began."""
+
 
 class StartFailed(Exception):
     """The unit can't be started; the job ends with this reason."""
@@ -84,8 +87,14 @@ class Engine(Protocol):
 
     def thaw(self, job: Job) -> None: ...
 
-    def release(self, job: Job) -> None:
-        """Let go of the unit of a job that has ended, along with what is left running in it."""
+    def release(self, job: Job) -> Observation | None:
+        """Let go of the unit of a job that has ended, along with what is left running in it.
+
+        What there is to see of it then, where no event will tell.
+        """
+
+    def tidy(self, uid: int) -> None:
+        """Remove what units of this user shared, as none of its jobs is left."""
 
     def await_empty(self, job: Job) -> None:
         """Have `events()` tell when no process of this job is left."""

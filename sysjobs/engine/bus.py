@@ -72,8 +72,10 @@ class Bus:
         self._callbacks = (self._make_changed(), self._make_removed())
         self._bus.match_signal(None, None, _PROPERTIES, b"PropertiesChanged", self._callbacks[0])
         self._bus.match_signal(None, _MANAGER_PATH, _MANAGER, b"UnitRemoved", self._callbacks[1])
+        # Asked for once: a connection that broke has none any more.
+        self._fd: int = self._bus.get_fd()
         self._poll = select.poll()
-        self._poll.register(self._bus.get_fd(), select.POLLIN)
+        self._poll.register(self._fd, select.POLLIN)
 
     def _make_changed(self) -> Any:
         def changed(msg: Any, error: object = None, userdata: object = None) -> None:
@@ -102,8 +104,7 @@ class Bus:
             self._bus.close()
 
     def fileno(self) -> int:
-        number: int = self._bus.get_fd()
-        return number
+        return self._fd
 
     @property
     def has_signals(self) -> bool:
@@ -131,7 +132,7 @@ class Bus:
         return self._call(_MANAGER_PATH, _MANAGER, method, args)
 
     def start_transient(self, unit: str, properties: Sequence[Property]) -> None:
-        args: list[tuple[int, Any]] = [(ord("s"), unit.encode()), (ord("s"), b"fail"), (ord("a"), b"(sv)")]
+        args: list[tuple[int, Any]] = [(ord("s"), unit.encode()), (ord("s"), b"replace"), (ord("a"), b"(sv)")]
         for name, signature, value in properties:
             args += _property(name, signature, value)
         args += [_END, (ord("a"), b"(sa(sv))"), _END]

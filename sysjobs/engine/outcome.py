@@ -28,9 +28,9 @@ _START_FAILURES = {
 
 # Signals by which the kernel answers what a program did; anybody may send the others.
 _FAULTS = frozenset(
-    (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGTRAP, signal.SIGSYS,
-     signal.SIGPIPE, signal.SIGXCPU, signal.SIGXFSZ)
-)  # fmt: skip
+    getattr(signal, f"SIG{name}")
+    for name in ("SEGV", "BUS", "FPE", "ILL", "ABRT", "TRAP", "SYS", "PIPE", "XCPU", "XFSZ")
+)
 
 # Steps of the start script (`engine.script.STEPS`) that come before the command.
 _STEPS = {

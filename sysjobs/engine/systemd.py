@@ -16,7 +16,7 @@ from sysjobs.engine.bus import SERVICE, UNIT, Bus, CallFailed, FateUnknown
 from sysjobs.engine.files import JobFiles
 from sysjobs.engine.outcome import Seen, end_time, has_ended, outcome
 from sysjobs.engine.script import Traces
-from sysjobs.engine.units import Unit, cgroup_path, job_id_of, properties, updated
+from sysjobs.engine.units import Unit, cgroup_path, job_id_of, properties, updated, user_slice
 from sysjobs.jobs import Job, Reason, unit_name
 from sysjobs.payload import Payload
 
@@ -40,7 +40,9 @@ class _Tracked:
 class Systemd:
     """See `Engine`. `address` is the manager's private socket."""
 
-    def __init__(self, address: str, files: JobFiles) -> None:
+    def __init__(self, address: str, files: JobFiles, keep_failed: int) -> None:
+        self.keep_failed = keep_failed
+        self._kept: dict[str, None] = {}
         self._address = address
         self._files = files
         self._tracked: dict[int, _Tracked] = {}
@@ -87,15 +89,20 @@ class Systemd:
 
     def start(self, job: Job, payload: Payload) -> StartResult:
         files = self._files.prepare(job, payload)
+        if self._kept.pop(job.unit, True) is None:
+            self._ask("ResetFailedUnit", "s", job.unit)
         self._tracked[job.id] = _Tracked(job)
         setup = files.setup if job.has_setup else None
         try:
             self.bus.start_transient(job.unit, properties(job, files.run, setup, self._files.log(job)))
         except CallFailed as error:
             if error.number == -errno.EEXIST and self._is_ours(job):
-                return StartResult.STARTED
+                # An earlier call took effect; its signals may have passed unseen.
+                return StartResult.UNKNOWN
             del self._tracked[job.id]
             self._files.clean(job)
+            if self._is_going_down():
+                return StartResult.GOING_DOWN
             raise StartFailed(_refusal(job, error)) from None
         except (FateUnknown, ConnectionLost):
             return StartResult.UNKNOWN
@@ -123,15 +130,31 @@ class Systemd:
     def thaw(self, job: Job) -> None:
         self._ask("ThawUnit", "s", job.unit)
 
-    def release(self, job: Job) -> None:
+    def release(self, job: Job) -> Observation | None:
         tracked = self._tracked.get(job.id)
         if tracked is None:
             tracked = self._tracked[job.id] = _Tracked(job, self._read(job.id) or Unit())
         tracked.released = True
         if tracked.unit.active_state == "failed":
-            self._ask("ResetFailedUnit", "s", job.unit)
-        else:
-            self._ask("StopUnit", "ss", job.unit, "replace")
+            self._keep_failed(job.unit)
+            del self._tracked[job.id]
+            return Observation(job.id, held=False, empty=self._is_empty(job))
+        self._ask("StopUnit", "ss", job.unit, "replace")
+        return None
+
+    def _keep_failed(self, unit: str) -> None:
+        """Have `systemctl status` know the last failed units for a while."""
+        self._kept[unit] = None
+        while len(self._kept) > self.keep_failed:
+            oldest = next(iter(self._kept))
+            del self._kept[oldest]
+            self._ask("ResetFailedUnit", "s", oldest)
+
+    def tidy(self, uid: int) -> None:
+        name = user_slice(uid)
+        if not self._populated(f"{self._cgroup_root}/sysjobs.slice/{name}/cgroup.events"):
+            # The slices of its shards go with it.
+            self._ask("StopUnit", "ss", name, "fail")
 
     def await_empty(self, job: Job) -> None:
         try:
@@ -178,7 +201,10 @@ class Systemd:
             tracked = self._tracked[job_id]
             if tracked.released and tracked.unit.active_state == "failed":
                 # What was left in it had to be killed, which is a failure of the unit, not of the job.
-                self._ask("ResetFailedUnit", "s", tracked.job.unit)
+                del self._tracked[job_id]
+                self._keep_failed(tracked.job.unit)
+                yield Observation(job_id, held=False, empty=self._is_empty(tracked.job))
+                continue
             yield self._observation(tracked)
         yield from self._emptied()
 
@@ -207,6 +233,8 @@ class Systemd:
         )
 
     def observe(self, job: Job) -> Observation:
+        if job.unit in self._kept:
+            return Observation(job.id, held=False, empty=self._is_empty(job))
         unit = self._read(job.id)
         if unit is None or not self._is_ours(job):
             self._tracked.pop(job.id, None)
@@ -233,7 +261,8 @@ class Systemd:
                 )
                 continue
             seen.append(self.observe(job) if job.id in loaded else self._absent(job))
-        seen += [Observation(job_id) for job_id in loaded if job_id not in wanted]
+        others = loaded.keys() - wanted.keys() - {job_id_of(unit) for unit in self._kept}
+        seen += [Observation(job_id) for job_id in sorted(others)]
         return seen
 
     def _is_known(self, job: Job) -> bool:
@@ -296,12 +325,16 @@ class Systemd:
         """Whether no process is left in the job's cgroup."""
         if job.shard is None:
             return True
+        return not self._populated(self._cgroup_events(job))
+
+    @staticmethod
+    def _populated(path: str) -> bool:
         try:
-            with open(self._cgroup_events(job), encoding="ascii") as events:
-                return "populated 0" in events.read()
+            with open(path, encoding="ascii") as events:
+                return "populated 1" in events.read()
         except OSError:
-            # systemd removes the cgroup once it is empty.
-            return True
+            # systemd removes a cgroup once it is empty.
+            return False
 
 
 def _refusal(job: Job, error: CallFailed) -> Reason:

@@ -1,0 +1,34 @@
+"""What the queue asks of the world besides an engine: a database and a clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from sysjobs.jobs import Job
+from sysjobs.payload import NewJob, Payload
+
+
+class Storage(Protocol):
+    """What the queue asks of a database. Writes are kept back until `commit`."""
+
+    @property
+    def failure(self) -> type[Exception]:
+        """What reads and writes raise when the database can't be used."""
+
+    def add(self, new: NewJob) -> Job: ...
+    def save(self, job: Job) -> None: ...
+    def commit(self) -> None: ...
+    def rollback(self) -> None: ...
+    def get(self, job_id: int) -> Job | None: ...
+    def payload(self, job_id: int) -> Payload: ...
+    def find_key(self, uid: int, key: str) -> int | None: ...
+    def unfinished(self) -> Iterator[Job]: ...
+
+
+class Clock(Protocol):
+    def now(self) -> int:
+        """Microseconds since 1970."""
+
+    def monotonic(self) -> int:
+        """Microseconds of CLOCK_MONOTONIC."""
