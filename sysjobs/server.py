@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import pwd
+import select
 import socket
 import struct
 from collections import Counter
@@ -114,8 +115,14 @@ class Connection(asyncio.Protocol):
         self._next()
 
     def eof_received(self) -> bool:
-        # Calls that came before the end are answered still.
-        return self._exchange is not None
+        # Calls that came before the end are answered still, if there is somebody left to read that.
+        return self._exchange is not None and not self._hung_up()
+
+    def _hung_up(self) -> bool:
+        """Whether the client is gone, rather than done with sending."""
+        poll = select.poll()
+        poll.register(self._transport.get_extra_info("socket"), 0)
+        return bool(poll.poll(0))
 
     def pause_writing(self) -> None:
         self._full = True

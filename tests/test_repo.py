@@ -41,6 +41,8 @@ LAYERS: dict[str, list[set[str]]] = {
             "sysjobs.engine.script",
             "sysjobs.engine.units",
             "sysjobs.answers",
+            "sysjobs.holdings",
+            "sysjobs.ports",
             "sysjobs.protocol",
             "sysjobs.queue",
             "sysjobs.reconcile",
@@ -49,6 +51,7 @@ LAYERS: dict[str, list[set[str]]] = {
             "sysjobs.submission",
             "sysjobs.timers",
             "sysjobs.views",
+            "sysjobs.watchers",
         },
     ],
     "edges": [

@@ -37,7 +37,8 @@ _LOST = {
     -errno.ECONNREFUSED,
 }
 _UNKNOWN = {-errno.EINTR, -errno.ETIMEDOUT}
-_SIGNALS = signal.valid_signals()
+# Those that the daemon has handlers for: no other one can interrupt a call and leave the daemon alive.
+_SIGNALS = frozenset((signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
 
 Signal = tuple[str, str, dict[str, Any]]
 """Unit, interface, changed properties. A unit that was unloaded has the interface ''."""
@@ -165,7 +166,6 @@ class Bus:
         """Name, active state and sub-state of each loaded unit that matches."""
         with _answered():
             rows = self.call("ListUnitsByPatterns", "asas", (), (pattern,)) or []
-        # A single row isn't wrapped again.
         return [(row[0].decode(), row[3].decode(), row[4].decode()) for row in rows if row[2] == b"loaded"]
 
     def _call(self, path: bytes, interface: bytes, method: str, args: Sequence[tuple[int, Any]]) -> Any:
@@ -199,11 +199,11 @@ def _plain(value: object) -> object:
 
 @contextmanager
 def _blocked() -> Iterator[None]:
-    old = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, old)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
 
 
 @contextmanager

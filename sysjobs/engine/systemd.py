@@ -51,6 +51,7 @@ class Systemd:
         # Readable when the bus is, or when a cgroup in `_waiting` (by descriptor) may have become empty.
         self._epoll = select.epoll()
         self._waiting: dict[int, Job] = {}
+        self._emptied_early: list[Job] = []
         self.boot_id = _BOOT_ID.read_text("ascii").strip()
         self.booted_at = 0
 
@@ -83,7 +84,7 @@ class Systemd:
 
     @property
     def has_events(self) -> bool:
-        return self._bus is not None and self._bus.has_signals
+        return self._bus is not None and (self._bus.has_signals or bool(self._emptied_early))
 
     # Doing
 
@@ -157,12 +158,16 @@ class Systemd:
             self._ask("StopUnit", "ss", name, "fail")
 
     def await_empty(self, job: Job) -> None:
+        if any(job.id == waiting.id for waiting in self._waiting.values()):
+            return
         try:
             fd = os.open(self._cgroup_events(job), os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
+            # It became empty, and so was removed, since it was looked at.
+            self._emptied_early.append(job)
             return
         self._waiting[fd] = job
-        # The kernel marks the file as urgent when the cgroup becomes empty.
+        # The kernel marks the file as urgent until what it says has been read through this descriptor.
         self._epoll.register(fd, select.EPOLLPRI)
 
     def clean(self, job: Job) -> None:
@@ -181,6 +186,10 @@ class Systemd:
     # Seeing
 
     def events(self) -> Iterator[Observation]:
+        if self._bus is None:
+            # Read in any case: the descriptor stays readable until then.
+            yield from self._emptied()
+            return
         touched: dict[int, None] = {}
         for unit_id, interface, changes in self.bus.signals():
             job_id = job_id_of(unit_id)
@@ -209,13 +218,14 @@ class Systemd:
         yield from self._emptied()
 
     def _emptied(self) -> Iterator[Observation]:
+        emptied, self._emptied_early = self._emptied_early, []
         for fd, _ in self._epoll.poll(0):
-            job = self._waiting.get(fd)
-            if job is not None and self._is_empty(job):
+            if fd in self._waiting and not _says_populated(fd):
+                emptied.append(self._waiting.pop(fd))
                 self._epoll.unregister(fd)
                 os.close(fd)
-                del self._waiting[fd]
-                yield Observation(job.id, empty=True)
+        for job in emptied:
+            yield Observation(job.id, empty=True)
 
     def _unloaded(self, tracked: _Tracked) -> Observation:
         """The last word on a unit that was unloaded, or seemed to be: a reload of systemd says so of all."""
@@ -330,11 +340,23 @@ class Systemd:
     @staticmethod
     def _populated(path: str) -> bool:
         try:
-            with open(path, encoding="ascii") as events:
-                return "populated 1" in events.read()
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             # systemd removes a cgroup once it is empty.
             return False
+        try:
+            return _says_populated(fd)
+        finally:
+            os.close(fd)
+
+
+def _says_populated(fd: int) -> bool:
+    """Whether an open cgroup.events knows of processes."""
+    try:
+        return b"populated 1" in os.pread(fd, 4096, 0)
+    except OSError:
+        # The cgroup is gone.
+        return False
 
 
 def _refusal(job: Job, error: CallFailed) -> Reason:

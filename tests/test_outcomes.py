@@ -1,0 +1,253 @@
+"""How jobs end, each way for real: status, exit code or signal, a code for programs, a sentence for people.
+
+One crowd of jobs has every kind in it several times. It is submitted by many processes at once while the
+queue is held up by a job that takes all CPUs; before that is let go, some of their surroundings are destroyed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.node import Node
+from tests.queue_on_node import QueueOnNode
+
+PROCESSES = 8
+JOBS_EACH = 25
+
+# Each job notes its start in a file of its own: twice started, it would have two lines.
+BEGIN = "echo $SYSJOBS_JOB_ID >>~/begun/$SYSJOBS_JOB_ID; "
+STAY = BEGIN + "echo up; exec sleep infinity"
+WAIT = "echo up; sleep infinity & wait"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A way to end. `submit` are words for a shell; `before` and `meanwhile` what root does to the job `$id`
+    between submit and start, and when it says that it's up."""
+
+    name: str
+    submit: str
+    status: str
+    says: str = ""
+    code: str | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    user: str = "alice"
+    submit_after: str = "true"
+    before: str = "true"
+    meanwhile: str = ""
+    begins: bool = True
+
+
+def runs(name: str, text: str, status: str, says: str = "", code: str | None = None, **more: Any) -> Kind:
+    """A job with this text for bash."""
+    options = more.pop("options", "")
+    return Kind(name, f"{options} -c {shlex.quote(BEGIN + text)}", status, says, code, **more)
+
+
+def sets_up(name: str, text: str, status: str, says: str, code: str, **more: Any) -> Kind:
+    """A job with this setup, whose own command must never run."""
+    options = more.pop("options", "")
+    words = f"{options} --setup {shlex.quote(BEGIN + text)} -- touch never-to-be-run"
+    return Kind(name, words, status, says, code, **more)
+
+
+def starts_not(name: str, submit: str, says: str, code: str, **more: Any) -> Kind:
+    return Kind(name, submit, "FAILED_DRIVER", f"^Could not be started: .*{says}", code, begins=False, **more)
+
+
+def own_code(number: int) -> Kind:
+    """A program's own exit code, whatever systemd or a shell mean by that number."""
+    says = rf"^Ended with exit code {number}\.$"
+    return runs(f"exit {number}", f"exit {number}", "FAILED", says, "exit-code", exit_code=number)
+
+
+def own_signal(name: str, number: int, says: str, **more: Any) -> Kind:
+    return runs(f"SIG{name}", f"kill -{name} $$", "FAILED", says, "signal", signal=number, **more)
+
+
+STOP = 'systemctl stop --no-block "$unit"'
+STOPPED = {"says": "^Stopped through systemd, .* not through sysjobs", "code": "stopped"}
+UNKNOWN = "sender unknown"
+LIMIT = {"says": r"^Ran into its time limit of 6s\.$", "code": "time-limit", "options": "--time 6s --grace 1s"}
+KILLED = {"says": "[Kk]illed by SIGKILL, not by sysjobs; sender unknown", "code": "killed"}
+
+KINDS = [
+    runs("exit 0", "exit 0", "SUCCEEDED", exit_code=0),
+    own_code(3),
+    *map(own_code, (1, 126, 127, 137, 143, *range(200, 218), 255)),
+    Kind("a shell's 127", "-- bash -c 'exec nowhere-to-be-found'", "FAILED", "127", "exit-code", 127, begins=False),
+    own_signal("SEGV", 11, r"^Ended by SIGSEGV\.$"),
+    own_signal("ABRT", 6, r"^Ended by SIGABRT, core dumped\.$", submit_after="ulimit -c unlimited"),
+    own_signal("PIPE", 13, "^Ended by SIGPIPE"),
+    own_signal("USR1", 10, f"^Ended by SIGUSR1; {UNKNOWN}"),
+    own_signal("RTMIN+1", 35, rf"^Ended by SIGRTMIN\+1; {UNKNOWN}"),
+    # From outside. The kernel names no sender.
+    runs("SIGTERM", WAIT, "FAILED", UNKNOWN, "signal", signal=15, meanwhile='kill "$pid"'),
+    runs("SIGKILL", WAIT, "FAILED_DRIVER", signal=9, meanwhile='kill -KILL "$pid"', **KILLED),
+    runs("systemctl kill", WAIT, "FAILED", UNKNOWN, "signal", signal=15, meanwhile='systemctl kill "$unit"'),
+    runs("systemctl kill -s KILL", WAIT, "FAILED_DRIVER", signal=9,
+         meanwhile='systemctl kill -s KILL "$unit"', **KILLED),
+    runs("stop", WAIT, "CANCELLED", signal=15, meanwhile=STOP, **STOPPED),
+    runs("stop, a trap exits 0", f"trap 'exit 0' TERM; {WAIT}", "CANCELLED", exit_code=0,
+         meanwhile=STOP, **STOPPED),
+    runs("stop, a trap exits 5", f"trap 'exit 5' TERM; {WAIT}", "CANCELLED", exit_code=5,
+         meanwhile=STOP, **STOPPED),
+    runs("stop, ignored", f"trap '' TERM; {WAIT}", "CANCELLED", signal=9, options="--grace 1s",
+         meanwhile=STOP, **STOPPED),
+    sets_up("stop in setup", WAIT, "CANCELLED", meanwhile=STOP, **STOPPED),
+    sets_up("stop in setup, a trap exits 0", f"trap 'exit 0' TERM; {WAIT}", "CANCELLED",
+            meanwhile=STOP, **STOPPED),
+    sets_up("stop in setup, a trap exits 5", f"trap 'exit 5' TERM; {WAIT}", "CANCELLED",
+            meanwhile=STOP, **STOPPED),
+    sets_up("stop in setup, ignored", f"trap '' TERM; {WAIT}", "CANCELLED", options="--grace 1s",
+            meanwhile=STOP, **STOPPED),
+    sets_up("setup exits 1", "exit 1", "FAILED_SETUP", "^Setup ended with exit code 1", "setup"),
+    sets_up("setup exits 203", "exit 203", "FAILED_SETUP", "^Setup ended with exit code 203", "setup"),
+    sets_up("setup is killed", WAIT, "FAILED_DRIVER", meanwhile='systemctl kill -s KILL "$unit"', **KILLED),
+    sets_up("setup, SIGSEGV", "kill -SEGV $$", "FAILED_SETUP", "^Setup was ended by SIGSEGV", "setup"),
+    runs("setup and run", "exit 4", "FAILED", "exit code 4", "exit-code", exit_code=4,
+         options="--setup 'exit 0'"),
+    # The program never ran.
+    starts_not("no directory", "-C ~/gone -- true", "directory", "no-directory", before="rm -rf ~alice/gone"),
+    starts_not("no directory for setup", "-C ~/gone --setup true -- true", "directory", "no-directory",
+               before="rm -rf ~alice/gone"),
+    starts_not("no command", "-- nowhere-to-be-found", "command was not found", "no-command", exit_code=127),
+    starts_not("no command at a path", "-- /nowhere/to/be/found", "command was not found", "no-command",
+               exit_code=127),
+    starts_not("no command, odd variables", "--env A.B=1 -- /nowhere/to/be/found", "command was not found",
+               "no-command", exit_code=127),
+    starts_not("not executable", "-- /etc/passwd", "can't be executed", "not-executable", exit_code=126),
+    starts_not("not executable, odd variables", "--env A.B=1 -- /etc/passwd", "can't be executed",
+               "not-executable", exit_code=126),
+    starts_not("no interpreter", "-- ~/no-interpreter", "", "no-command", exit_code=127),
+    starts_not("no user", "-- true", "user doesn't exist", "no-user", exit_code=217, user="carol",
+               before="! id carol >/dev/null 2>&1 || userdel -rf carol 2>/dev/null"),
+    starts_not("no log", "-- true", "log can't be opened", "no-log",
+               before='install -d -o alice /var/log/sysjobs/alice/"$id".log'),
+    starts_not("logs not writable", "-- true", "log can't be opened", "no-log", user="dave",
+               before="install -d -o dave -m 500 /var/log/sysjobs/dave"),
+    starts_not("logs not the user's", "-- true", "/var/log/sysjobs/erin: is not a directory that belongs",
+               "no-files", user="erin", before="install -d /var/log/sysjobs/erin"),
+    # Ended by sysjobs.
+    runs("time limit", WAIT, "FAILED", signal=15, **LIMIT),
+    runs("time limit, ignored", f"trap '' TERM; {WAIT}", "FAILED", signal=9, **LIMIT),
+    runs("time limit, a trap exits 0", f"trap 'exit 0' TERM; {WAIT}", "FAILED", exit_code=0, **LIMIT),
+    sets_up("time limit in setup", WAIT, "FAILED_SETUP", **LIMIT),
+    runs("cancel", WAIT, "CANCELLED", "^Cancelled by root: enough", "cancelled", signal=15,
+         meanwhile='sysjobs cancel --reason enough "$id" >/dev/null'),
+    runs("cancel before the start", "true", "CANCELLED", "^Cancelled before it started by root", "cancelled",
+         before='sysjobs cancel "$id" >/dev/null', begins=False),
+    # What is left behind ends with the job.
+    runs("exit 0, a child stays", "setsid nohup sleep 300 & exit 0", "SUCCEEDED", exit_code=0),
+    runs("exit 3, a child stays", "sleep 60 & exit 3", "FAILED", "exit code 3", "exit-code", exit_code=3),
+]  # fmt: skip
+COMMON = [number for number, kind in enumerate(KINDS) if kind.user == "alice"]
+
+
+@dataclass(frozen=True)
+class Crowd:
+    submitted: list[tuple[int, int]]
+    """Which kind (its number), which id."""
+    jobs: dict[int, dict[str, Any]]
+    begun: Counter[int]
+
+
+@pytest.fixture(scope="module")
+def crowd(node: Node) -> Iterator[Crowd]:
+    """All these jobs, ended."""
+    root = QueueOnNode(node, "root")
+    node.sh(
+        "for user in carol dave erin; do useradd --create-home $user; done\n"
+        "install -d -o alice ~alice/begun ~alice/gone\n"
+        "printf '#!/nowhere/to/be/found\\n' | install -o alice -m 755 /dev/stdin ~alice/no-interpreter\n"
+    )
+    hold_up = "until [ -e /run/let-go ]; do sleep 0.05; done"
+    first = root.submit("--cpus", node.sh("nproc").strip(), "-c", hold_up)
+    submitted = submit_all(node)
+    node.sh(script(submitted, [kind.before for kind in KINDS]) + "touch /run/let-go\n")
+    acts = [f"until_up\n{kind.meanwhile}" if kind.meanwhile else "true" for kind in KINDS]
+    node.sh(UNTIL_UP + script(submitted, acts))
+    root.wait(first, *(job for _, job in submitted), timeout=120)
+    listed = root.run("queue", "--json", "--limit", "0", f"{first}-{max(job for _, job in submitted)}").stdout
+    begun = node.sh("cat ~alice/begun/* && rm -r ~alice/begun").split()
+    yield Crowd(submitted, {job["id"]: job for job in json.loads(listed)}, Counter(map(int, begun)))
+    node.sh(
+        "rm -rf ~alice/core* /run/let-go /var/log/sysjobs/{dave,erin} /var/log/sysjobs/alice/*.log\n"
+        "for user in dave erin; do userdel -rf $user 2>/dev/null; done"
+    )
+
+
+UNTIL_UP = r"""
+until_up() {
+    until grep -qs up /var/log/sysjobs/alice/"$id"{,.setup}.log; do sleep 0.05; done
+    unit=sysjobs-$id.service
+    pid=$(systemctl show -P MainPID "$unit")
+}
+"""
+
+
+def submit_all(node: Node) -> list[tuple[int, int]]:
+    """Kind and id of the jobs that so many processes submit at once, and some users one each."""
+    batches = [("alice", [COMMON[(process * JOBS_EACH + number) % len(COMMON)] for number in range(JOBS_EACH)])
+               for process in range(PROCESSES)]  # fmt: skip
+    batches += [(kind.user, [number]) for number, kind in enumerate(KINDS) if kind.user != "alice"]
+    clients = [
+        node.spawn(["bash", "-euc", "".join(map(submit_line, numbers))], user=user) for user, numbers in batches
+    ]
+    ended = [(*client.communicate(timeout=120), client.returncode) for client in clients]
+    assert [(stderr, code) for _, stderr, code in ended if code or stderr] == []
+    lines = b"".join(stdout for stdout, _, _ in ended).splitlines()
+    return [(int(number), int(job)) for number, job in map(bytes.split, lines)]
+
+
+def submit_line(number: int) -> str:
+    kind = KINDS[number]
+    return (
+        f"( {kind.submit_after}; "
+        f"echo {number} $(sysjobs submit --parsable --cpus 0.005 {kind.submit}) )\n"
+    )
+
+
+def script(submitted: list[tuple[int, int]], acts: list[str]) -> str:
+    """Does to each job what is to be done to its kind."""
+    functions = "".join(f"act_{number}() {{\n{act}\n}}\n" for number, act in enumerate(acts))
+    return functions + "".join(f"id={job} act_{number}\n" for number, job in submitted)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_outcome(crowd: Crowd, kind: Kind) -> None:
+    ids = [job for number, job in crowd.submitted if KINDS[number] is kind]
+    assert ids
+    for job_id in ids:
+        job = crowd.jobs[job_id]
+        expected = (kind.status, kind.code, kind.exit_code, kind.signal)
+        assert (job["status"], job["reason_code"], job["exit_code"], job["signal"]) == expected, job
+        assert re.search(kind.says, job["reason"] or ""), job
+
+
+def test_none_is_lost_and_none_doubled(crowd: Crowd, node: Node) -> None:
+    ids = [job for _, job in crowd.submitted]
+    assert len(ids) >= PROCESSES * JOBS_EACH
+    assert sorted(ids) == sorted(set(ids)) == sorted(crowd.jobs)[1:]
+    assert crowd.begun == Counter(job for number, job in crowd.submitted if KINDS[number].begins)
+
+
+def test_reasons_are_sentences(crowd: Crowd) -> None:
+    for job in crowd.jobs.values():
+        if job["status"] != "SUCCEEDED":
+            assert re.fullmatch(r"[A-Z][ -~’]+\.", job["reason"]), job
+
+
+def test_nothing_of_them_is_left(crowd: Crowd, node: Node) -> None:
+    assert node.run(["test", "-e", "/home/alice/never-to-be-run"], check=False).returncode == 1
+    for job in crowd.jobs:
+        node.wait_for(f"! ls -d /sys/fs/cgroup/sysjobs.slice/*/*/sysjobs-{job}.service 2>/dev/null")
