@@ -22,8 +22,8 @@ from sysjobs.views import details_view, job_view
 CHUNK = 500
 """Jobs in one reply of List with `more`."""
 
-MAX_SINGLE_REPLY = 20_000
-"""Jobs in a reply of List without `more`, so that it stays below the size of a message."""
+MAX_SINGLE_REPLY = 1000
+"""Jobs in the one reply of List without `more`."""
 
 MAX_REASON = 1000
 MAX_WATCHED = 10_000

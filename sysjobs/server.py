@@ -12,7 +12,7 @@ import pwd
 import select
 import socket
 import struct
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,8 +25,11 @@ from sysjobs.wire import MAX_MESSAGE, WireError, decode, encode
 
 log = logging.getLogger(__name__)
 
-MAX_BACKLOG = 4 << 20
-"""Bytes of replies that may wait for a client that doesn't read, beyond one message."""
+MAX_BACKLOG = 1 << 20
+"""Bytes of replies that may wait for a client that doesn't read when the next one is sent."""
+
+MAX_HELD = 64 << 20
+"""Bytes that all connections of one user together may have the daemon keep for them."""
 
 MAX_CONNECTIONS = 512
 """Connections of one user."""
@@ -74,7 +77,7 @@ class Server:
     def __init__(self, handlers: Mapping[str, Handler], after_commit: AfterCommit) -> None:
         self.handlers = dict(handlers)
         self.after_commit = after_commit
-        self.connections: Counter[int] = Counter()
+        self.connections: defaultdict[int, set[Connection]] = defaultdict(set)
         self.handlers |= {f"{SERVICE}.GetInfo": _get_info, f"{SERVICE}.GetInterfaceDescription": _describe}
 
     def __call__(self) -> Connection:
@@ -89,14 +92,15 @@ class Connection(asyncio.Protocol):
         self._searched = 0
         self._exchange: Exchange | None = None
         self._full = False
+        self._ended = False
         self.peer: Peer
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self.peer = peer_of(transport.get_extra_info("socket"))
-        self._server.connections[self.peer.uid] += 1
-        if self._server.connections[self.peer.uid] > MAX_CONNECTIONS:
+        self._server.connections[self.peer.uid].add(self)
+        if len(self._server.connections[self.peer.uid]) > MAX_CONNECTIONS:
             self.refuse(
                 Unavailable(
                     f"User id {self.peer.uid} has {MAX_CONNECTIONS} connections open already.",
@@ -106,16 +110,33 @@ class Connection(asyncio.Protocol):
             )
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._server.connections[self.peer.uid] -= 1
+        self._server.connections[self.peer.uid].discard(self)
         if self._exchange is not None:
             self._exchange.over()
 
     def data_received(self, data: bytes) -> None:
         self._buffer += data
         self._next()
+        if len(self._buffer) > MAX_BACKLOG and self._user_holds_too_much():
+            self.refuse(
+                Unavailable(
+                    f"User id {self.peer.uid} has more than {MAX_HELD >> 20} MiB of requests on their way.",
+                    "Wait for the answers to some of them.",
+                    code="too-much",
+                )
+            )
+
+    def _user_holds_too_much(self) -> bool:
+        return sum(connection.held for connection in self._server.connections[self.peer.uid]) > MAX_HELD
+
+    @property
+    def held(self) -> int:
+        """Bytes that wait here, in either direction."""
+        return len(self._buffer) + self._transport.get_write_buffer_size()
 
     def eof_received(self) -> bool:
         # Calls that came before the end are answered still, if there is somebody left to read that.
+        self._ended = True
         return self._exchange is not None and not self._hung_up()
 
     def _hung_up(self) -> bool:
@@ -148,8 +169,11 @@ class Connection(asyncio.Protocol):
             self._call(frame)
         if self._transport.is_closing():
             return
-        # While a call is in progress one more message may wait, and no more than that.
-        if self._exchange is not None and len(self._buffer) > MAX_MESSAGE:
+        if self._ended and self._exchange is None:
+            self._transport.close()
+            return
+        # While a call is in progress, or its reply isn't read, one more message may wait, and no more than that.
+        if (self._exchange is not None or self._full) and len(self._buffer) > MAX_MESSAGE:
             self._transport.pause_reading()
         elif not self._transport.is_reading():
             self._transport.resume_reading()
@@ -200,7 +224,8 @@ class Connection(asyncio.Protocol):
         if self._transport.is_closing():
             return
         data = encode(message)
-        if self._transport.get_write_buffer_size() > MAX_BACKLOG:
+        waiting = self._transport.get_write_buffer_size()
+        if waiting > MAX_BACKLOG or (waiting and self._user_holds_too_much()):
             log.info("uid %d doesn't read its replies; its connection is closed", self.peer.uid)
             self._transport.abort()
             return
@@ -219,10 +244,6 @@ class Connection(asyncio.Protocol):
     @property
     def full(self) -> bool:
         return self._full
-
-    @property
-    def closed(self) -> bool:
-        return self._transport.is_closing()
 
 
 class Exchange:

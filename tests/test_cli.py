@@ -14,7 +14,8 @@ import pytest
 
 from sysjobs import client as client_module
 from sysjobs import wire
-from sysjobs.cli import app, main
+from sysjobs.cli import app
+from sysjobs.cli.app import run
 from sysjobs.cli.queue import COLUMNS
 from tests.fake_daemon import Daemon
 from tests.fake_server import Server
@@ -69,17 +70,17 @@ def test_submit(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", "/home/x")
     Path("vars").write_text("A=1\nB='b c'\n")
-    assert main(["submit", *arguments]) == 0
+    assert run(["submit", *arguments]) == 0
     assert daemon.parameters["job"] == spec | {"workdir": str(tmp_path)}
 
 
 def test_submit_environment(daemon: Daemon, tmp_path: Path) -> None:
-    assert main(["submit", "-C", "..", "true"]) == 0
+    assert run(["submit", "-C", "..", "true"]) == 0
     assert daemon.parameters["job"]["workdir"] == f"{Path.cwd()}/.."
     names = [wire.from_wire(pair).partition(b"=")[0] for pair in daemon.parameters["context"]["environment"]]
     assert b"PATH" in names
     assert b"SYSJOBS_SOCKET" not in names
-    assert main(["submit", "--export", "none", "true"]) == 0
+    assert run(["submit", "--export", "none", "true"]) == 0
     assert "environment" not in daemon.parameters["context"]
 
 
@@ -90,7 +91,7 @@ def test_submit_environment(daemon: Daemon, tmp_path: Path) -> None:
 def test_submit_output(
     daemon: Daemon, capsys: pytest.CaptureFixture[str], arguments: list[str], output: str
 ) -> None:
-    assert main(["submit", *arguments, "true"]) == 0
+    assert run(["submit", *arguments, "true"]) == 0
     assert capsys.readouterr() == (output, "")
 
 
@@ -134,7 +135,7 @@ def test_submit_output(
 )
 def test_errors(daemon: Daemon, capsys: pytest.CaptureFixture[str], line: str, code: int, words: str) -> None:
     """One line says what went wrong with which value, one what to do."""
-    assert main(line.split()) == code
+    assert run(line.split()) == code
     out, err = capsys.readouterr()
     assert out == ""
     message, hint = err.splitlines()
@@ -147,20 +148,20 @@ def test_a_fault_of_ours_has_no_traceback(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(app.COMMANDS, "queue", ("sysjobs.cli.nowhere", ""))
-    assert main(["queue"]) == 1
+    assert run(["queue"]) == 1
     assert "fault in sysjobs" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["", *app.COMMANDS])
 def test_help(capsys: pytest.CaptureFixture[str], command: str) -> None:
-    assert main([*command.split(), "--help"]) == 0
+    assert run([*command.split(), "--help"]) == 0
     out, err = capsys.readouterr()
     assert "Example:" in out
     assert err == ""
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--version"]) == 0
+    assert run(["--version"]) == 0
     assert capsys.readouterr().out.startswith("sysjobs 0.")
 
 
@@ -178,7 +179,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )  # fmt: skip
 def test_queue_asks(daemon: Daemon, line: str, parameters: dict[str, Any]) -> None:
-    assert main(line.split()) == 0
+    assert run(line.split()) == 0
     assert daemon.parameters == parameters
 
 
@@ -187,7 +188,7 @@ def test_queue_prints(daemon: Daemon, capsys: pytest.CaptureFixture[str]) -> Non
         id=43, name="a\x1b[2Jb", status="FAILED", reason="exit code\n3", memory=4 << 30, **ENDED
     )
     daemon.reply = {"left_out": 2}
-    assert main(["queue"]) == 0
+    assert run(["queue"]) == 0
     out, err = capsys.readouterr()
     header, first, second = out.splitlines()
     assert header.split() == [*COLUMNS, "REASON"]
@@ -201,10 +202,10 @@ def test_queue_prints(daemon: Daemon, capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_queue_json(daemon: Daemon, capsys: pytest.CaptureFixture[str]) -> None:
     daemon.jobs = {}
-    assert main(["queue", "--json"]) == 0
+    assert run(["queue", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == []
     daemon.jobs = {42: job(status="FAILED", reason="r", reason_code="exit-code", exit_code=3, **ENDED)}
-    assert main(["queue", "--json"]) == 0
+    assert run(["queue", "--json"]) == 0
     (shown,) = json.loads(capsys.readouterr().out)
     assert [*shown] == [
         "id", "name", "user", "status", "reason", "reason_code", "exit_code", "signal", "submitted_at",
@@ -215,12 +216,12 @@ def test_queue_json(daemon: Daemon, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_show(daemon: Daemon, capsys: pytest.CaptureFixture[str]) -> None:
     daemon.reply = {"spec": {"command": ["a b", {"b64": "/w=="}], "workdir": "/tmp"}, "time_limit": 90.0}
-    assert main(["show", "42"]) == 0
+    assert run(["show", "42"]) == 0
     lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
     assert lines["Command"] == "'a b' '\\xff'"
     assert lines["Directory"] == "/tmp"
     assert lines["Status"] == "PENDING"
-    assert main(["show", "--json", "42"]) == 0
+    assert run(["show", "--json", "42"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert shown["spec"]["command"] == ["a b", {"b64": "/w=="}]
     assert shown["status"] == "PENDING"
@@ -248,7 +249,7 @@ def test_cancel(
         for number, outcome in enumerate(outcomes)
     ]
     daemon.reply = {"results": results, "missing": missing}
-    assert main(["cancel", "3-9", "train", "--reason", "no use", "--grace", "5s"]) == code
+    assert run(["cancel", "3-9", "train", "--reason", "no use", "--grace", "5s"]) == code
     assert daemon.parameters == {"ids": ["3-9", "train"], "reason": "no use", "grace": "5s"}
     out, err = capsys.readouterr()
     assert len(out.splitlines()) == len(outcomes)
@@ -257,7 +258,7 @@ def test_cancel(
 
 def test_cancel_all(daemon: Daemon, capsys: pytest.CaptureFixture[str]) -> None:
     daemon.reply = {"results": [], "missing": []}
-    assert main(["cancel", "--all"]) == 0
+    assert run(["cancel", "--all"]) == 0
     assert daemon.parameters == {"all": True}
     assert "nothing to cancel" in capsys.readouterr().out
 
@@ -285,14 +286,14 @@ def test_wait(
         for number, (status, exit_code, signal) in enumerate(ends)
     }
     ids = [str(number) for number in daemon.jobs]
-    assert main(["wait", *ids]) == code
-    assert main(["wait", "--propagate", *ids]) == propagated
+    assert run(["wait", *ids]) == code
+    assert run(["wait", "--propagate", *ids]) == propagated
 
 
 @pytest.mark.parametrize("timeout", ["0", "0.1"])
 def test_wait_timeout(daemon: Daemon, capsys: pytest.CaptureFixture[str], timeout: str) -> None:
     daemon.jobs[41] = job(id=41, status="FAILED", **ENDED)
-    assert main(["wait", "--timeout", timeout, "41", "42"]) == 101
+    assert run(["wait", "--timeout", timeout, "41", "42"]) == 101
     out, err = capsys.readouterr()
     assert out == "Job 41 FAILED\n"
     assert err.endswith(": 42\n")
@@ -304,8 +305,8 @@ def test_wait_timeout(daemon: Daemon, capsys: pytest.CaptureFixture[str], timeou
 def test_submit_imports_little(daemon: Daemon) -> None:
     """What a submit imports beyond click, with the locale that its messages need."""
     code = (
-        "import sys, click, json, socket; before = set(sys.modules); from sysjobs.cli import main;"
-        "main(['submit', 'true']); print(*sorted(set(sys.modules) - before), file=sys.stderr)"
+        "import sys, click, json, socket; before = set(sys.modules); from sysjobs.cli.app import run;"
+        "run(['submit', 'true']); print(*sorted(set(sys.modules) - before), file=sys.stderr)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from sysjobs.cli import main
+from sysjobs.cli.app import run
 from tests.fake_daemon import Daemon
 from tests.fake_server import Peer, Server
 from tests.jobs import job
@@ -45,32 +45,32 @@ def log(daemon: Daemon, tmp_path: Path) -> Path:
 )  # fmt: skip
 def test_logs_status(daemon: Daemon, capsys: pytest.CaptureFixture[str], status: str, code: int) -> None:
     daemon.jobs[42] = job(status=status)
-    assert main(["logs", "--status", "42"]) == code
+    assert run(["logs", "--status", "42"]) == code
     assert capsys.readouterr().out == f"Job 42 {status}\n"
 
 
 def test_logs_are_exact(log: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     log.write_bytes(b"a\r\n\xff\x00\x1b[2J\r50%\rend")
-    assert main(["logs", "42"]) == 0
+    assert run(["logs", "42"]) == 0
     assert capfdbinary.readouterr() == (b"a\r\n\xff\x00\x1b[2J\r50%\rend", b"")
-    assert main(["logs", "--tail", "1", "42"]) == 0
+    assert run(["logs", "--tail", "1", "42"]) == 0
     assert capfdbinary.readouterr().out == b"\xff\x00\x1b[2J\r50%\rend"
 
 
 def test_logs_of_somebody_else(daemon: Daemon, capsys: pytest.CaptureFixture[str]) -> None:
     daemon.jobs[42] = job(log=None)
-    assert main(["logs", "42"]) == 1
+    assert run(["logs", "42"]) == 1
     assert "belongs to alice" in capsys.readouterr().err
 
 
 def test_no_log_says_why(daemon: Daemon, log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     daemon.jobs[42] |= {"status": "PENDING", "reason": "waits for 2 CPUs"}
-    assert main(["logs", "42"]) == 0
+    assert run(["logs", "42"]) == 0
     assert "PENDING: waits for 2 CPUs" in capsys.readouterr().err
-    daemon.jobs[42] |= {"status": "FAILED_DRIVER", "reason": "no such command", "ended_at": 1}
-    assert main(["logs", "42"]) == 0
-    assert capsys.readouterr() == ("", "sysjobs: Job 42 FAILED_DRIVER: no such command\n")
-    assert main(["logs", "--setup", "42"]) == 1
+    daemon.jobs[42] |= {"status": "FAILED_DRIVER", "reason": "No such command.", "ended_at": 1}
+    assert run(["logs", "42"]) == 0
+    assert capsys.readouterr() == ("", "sysjobs: Job 42 FAILED_DRIVER: No such command\n")
+    assert run(["logs", "--setup", "42"]) == 1
     assert "has no setup" in capsys.readouterr().err
 
 
@@ -99,7 +99,7 @@ def test_follow(daemon: Daemon, log: Path, capfdbinary: pytest.CaptureFixture[by
 
     daemon.jobs[42]["status"] = "PENDING"
     daemon.watch = watch
-    assert main(["logs", "-f", "42"]) == 100
+    assert run(["logs", "-f", "42"]) == 100
     out, err = capfdbinary.readouterr()
     assert out == b"one\ntwo and the last byte"
     assert err.splitlines()[-1] == b"sysjobs: Job 42 FAILED: exit code 3"

@@ -88,12 +88,11 @@ def run(arguments: list[str]) -> int:
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
         code = _run(arguments)
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
         return code
     except BrokenPipeError:
-        # What is still in the buffer would be an error again when Python ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return EXIT_PIPE
     except OSError as error:
         name = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "

@@ -46,4 +46,5 @@ def own_code(job: JobView) -> int:
 
 def sentence(job: JobView) -> str:
     """'Job 42 FAILED: exit code 3.'"""
-    return f"Job {job.id} {job.status}: {job.reason}" if job.reason else f"Job {job.id} {job.status}"
+    reason = (job.reason or "").removesuffix(".")
+    return f"Job {job.id} {job.status}: {reason}" if reason else f"Job {job.id} {job.status}"

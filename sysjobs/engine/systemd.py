@@ -34,6 +34,8 @@ class _Tracked:
     job: Job
     unit: Unit = field(default_factory=Unit)
     stopped: bool = False
+    told: bool = False
+    """It was sent our SIGTERM."""
     released: bool = False
 
 
@@ -110,7 +112,13 @@ class Systemd:
         return StartResult.STARTED
 
     def terminate(self, job: Job) -> None:
-        self._kill(job, signal.SIGTERM)
+        tracked = self._tracked.get(job.id)
+        if tracked is not None and tracked.told:
+            # A second SIGTERM means "at once" to many programs.
+            return
+        told = self._kill(job, signal.SIGTERM)
+        if tracked is not None:
+            tracked.told = told
         try:
             if self.bus.get(job.unit, UNIT, "FreezerState", "s") not in (b"", b"running"):
                 self.thaw(job)
@@ -122,8 +130,8 @@ class Systemd:
     def kill(self, job: Job) -> None:
         self._kill(job, signal.SIGKILL)
 
-    def _kill(self, job: Job, number: signal.Signals) -> None:
-        self._ask("KillUnit", "ssi", job.unit, "all", int(number))
+    def _kill(self, job: Job, number: signal.Signals) -> bool:
+        return self._ask("KillUnit", "ssi", job.unit, "all", int(number))
 
     def freeze(self, job: Job) -> None:
         self._ask("FreezeUnit", "s", job.unit)
@@ -173,15 +181,18 @@ class Systemd:
     def clean(self, job: Job) -> None:
         self._files.clean(job)
 
-    def _ask(self, method: str, signature: str, *values: object) -> None:
+    def _ask(self, method: str, signature: str, *values: object) -> bool:
         """A call that asks for an end state: where it fails, a later look at the unit asks again."""
         try:
             self.bus.call(method, signature, *values)
         except CallFailed as error:
             if error.number != -errno.ENOENT:
                 log.info("%s %s: %s", method, values[0], error)
+            return False
         except FateUnknown as error:
             log.warning("%s %s: %s", method, values[0], error)
+            return False
+        return True
 
     # Seeing
 

@@ -1,4 +1,6 @@
-"""How long the commands take beside a bare interpreter: `packaging/node run -- python3 - < tests/bench/shell.py`.
+"""How long the commands take beside a bare interpreter.
+
+    packaging/node run -- python3 - < tests/bench/shell.py
 
 Rounds are interleaved, so that whatever else the machine does hits all alike; medians and their ratios count.
 """
