@@ -43,8 +43,18 @@ def capture(*, export: bool) -> dict[str, object]:
     """The `Context` of a submit; without `export` no environment is in it."""
     context: dict[str, object] = {"umask": _umask(), "limits": _limits()}
     if export:
-        context["environment"] = [to_wire(pair) for pair in inherited(os.environb)]
+        context["environment"] = [to_wire(pair) for pair in inherited(_environ())]
     return context
+
+
+def _environ() -> Mapping[bytes, bytes]:
+    """The environment, without what Python adds to it where the locale is C (PEP 538)."""
+    if os.environb.get(b"LC_CTYPE") not in (b"C.UTF-8", b"C.utf8", b"UTF-8"):
+        return os.environb
+    with open("/proc/self/environ", "rb") as file:
+        if b"\0LC_CTYPE=" in b"\0" + file.read():
+            return os.environb
+    return {name: value for name, value in os.environb.items() if name != b"LC_CTYPE"}
 
 
 def resolve_workdir(workdir: Text | os.PathLike[str] | None) -> bytes:

@@ -71,7 +71,8 @@ class Daemon:
         self._loop.add_signal_handler(signal.SIGHUP, self._reload)
         self._loop.add_reader(self._engine.fileno(), self._take_events)
         self._start()
-        server = await self._loop.create_unix_server(self.server, sock=sock, backlog=socket.SOMAXCONN)
+        # Not create_unix_server(): from Python 3.13 on it would remove systemd's socket when it closes.
+        server = await self._loop.create_server(self.server, sock=sock, backlog=socket.SOMAXCONN)
         notify(f"READY=1\nSTATUS={self._describe()}")
         self._feed_watchdog()
         self._loop.call_later(CHECK_EVERY, self._check)

@@ -256,6 +256,9 @@ def _end(job: Job, at: int, outcome: Outcome) -> Job:
     elif job.timed_out and job.time_limit is not None and not _is_external(outcome):
         status = Status.FAILED_SETUP if job.running_at is None and job.has_setup else Status.FAILED
         reason = Reason("time-limit", f"Ran into its time limit of {format_duration(job.time_limit)}.")
+    elif status is Status.FAILED_SETUP and not job.has_setup:
+        # A setup of somebody else's: an administrator's drop-in for all services.
+        status = Status.FAILED_DRIVER
     return replace(
         job,
         status=status,

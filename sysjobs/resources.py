@@ -18,11 +18,11 @@ MAX_MEMORY = 1 << 60
 MAX_SECONDS = 100 * 365 * 86400
 
 _UNITS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
-_MEMORY = re.compile(r"(\d+(?:\.\d{1,6})?)\s*([KMGTP]?)(?:i?B)?", re.IGNORECASE | re.ASCII)
+_MEMORY = re.compile(r"(\d{1,20}(?:\.\d{1,6})?)\s*([KMGTP]?)(?:i?B)?", re.IGNORECASE | re.ASCII)
 _CPUS = re.compile(r"(\d{1,6})(?:\.(\d{1,3})0*)?", re.ASCII)
 _SPAN_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _SPAN = re.compile(
-    r"(\d{1,12}(?:\.\d{1,6})?)\s*(s|sec|secs|m|min|mins|h|hr|hrs|d|day|days|w|week|weeks)?", re.ASCII
+    r"(\d{1,12}(?:\.\d{1,6})?)\s*(s(?:ecs?)?|m(?:ins?)?|h(?:rs?)?|d(?:ays?)?|w(?:eeks?)?)?", re.ASCII
 )
 _CLOCK = re.compile(r"(?:(\d{1,6})-)?(\d{1,6}):(\d{1,2})(?::(\d{1,2}))?", re.ASCII)
 

@@ -172,7 +172,7 @@ class Connection(asyncio.Protocol):
         if self._ended and self._exchange is None:
             self._transport.close()
             return
-        # While a call is in progress, or its reply isn't read, one more message may wait, and no more than that.
+        # While a call is in progress, or replies aren't read, one more message may wait, and no more.
         if (self._exchange is not None or self._full) and len(self._buffer) > MAX_MESSAGE:
             self._transport.pause_reading()
         elif not self._transport.is_reading():

@@ -116,7 +116,7 @@ def _limits(context: Params) -> dict[str, int]:
 
 def _check_variables(payload: Payload) -> None:
     for entry in payload.environment or ():
-        if b"=" not in entry[1:]:
+        if b"=" not in entry:
             raise Refused(
                 f"{_shown(entry)} is not a variable.",
                 "Each entry of the environment is NAME=VALUE.",

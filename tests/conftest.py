@@ -7,9 +7,14 @@ import time
 from collections.abc import Generator, Iterator
 
 import pytest
+from hypothesis import settings
 
 from tests.node import Node, NodeError
 from tests.node.host import SUITES
+
+# The same examples each time where nobody could look into a surprise; no deadline on a busy machine.
+settings.register_profile("sysjobs", deadline=None, derandomize="CI" in os.environ)
+settings.load_profile("sysjobs")
 
 STARTED = pytest.StashKey[float]()
 BOOTED = pytest.StashKey[set[str]]()

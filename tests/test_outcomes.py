@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 
@@ -38,7 +39,7 @@ class Kind:
     status: str
     says: str = ""
     code: str | None = None
-    exit_code: int | None = None
+    exit_code: object = None
     signal: int | None = None
     user: str = "alice"
     submit_after: str = "true"
@@ -61,7 +62,9 @@ def sets_up(name: str, text: str, status: str, says: str, code: str, **more: Any
 
 
 def starts_not(name: str, submit: str, says: str, code: str, **more: Any) -> Kind:
-    return Kind(name, submit, "FAILED_DRIVER", f"^Could not be started: .*{says}", code, begins=False, **more)
+    """A job whose program never ran: the exit code, if there is one, is a shell's or systemd's."""
+    more = {"exit_code": ANY, "begins": False} | more
+    return Kind(name, submit, "FAILED_DRIVER", f"^Could not be started: .*{says}", code, **more)
 
 
 def own_code(number: int) -> Kind:
@@ -77,7 +80,11 @@ def own_signal(name: str, number: int, says: str, **more: Any) -> Kind:
 STOP = 'systemctl stop --no-block "$unit"'
 STOPPED = {"says": "^Stopped through systemd, .* not through sysjobs", "code": "stopped"}
 UNKNOWN = "sender unknown"
-LIMIT = {"says": r"^Ran into its time limit of 6s\.$", "code": "time-limit", "options": "--time 6s --grace 1s"}
+LIMIT = {
+    "says": r"^Ran into its time limit of 6s\.$",
+    "code": "time-limit",
+    "options": "--time 6s --grace 1s",
+}
 KILLED = {"says": "[Kk]illed by SIGKILL, not by sysjobs; sender unknown", "code": "killed"}
 
 KINDS = [
@@ -129,7 +136,7 @@ KINDS = [
     starts_not("not executable, odd variables", "--env A.B=1 -- /etc/passwd", "can't be executed",
                "not-executable", exit_code=126),
     starts_not("no interpreter", "-- ~/no-interpreter", "", "no-command", exit_code=127),
-    starts_not("no user", "-- true", "user doesn't exist", "no-user", exit_code=217, user="carol",
+    starts_not("no user", "-- true", "user doesn't exist", "no-user", user="carol",
                before="! id carol >/dev/null 2>&1 || userdel -rf carol 2>/dev/null"),
     starts_not("no log", "-- true", "log can't be opened", "no-log",
                before='install -d -o alice /var/log/sysjobs/alice/"$id".log'),
@@ -167,7 +174,7 @@ def crowd(node: Node) -> Iterator[Crowd]:
     root = QueueOnNode(node, "root")
     node.sh(
         "for user in carol dave erin; do useradd --create-home $user; done\n"
-        "install -d -o alice ~alice/begun ~alice/gone\n"
+        "install -d -o alice -g alice ~alice/begun ~alice/gone /var/log/sysjobs/alice\n"
         "printf '#!/nowhere/to/be/found\\n' | install -o alice -m 755 /dev/stdin ~alice/no-interpreter\n"
     )
     hold_up = "until [ -e /run/let-go ]; do sleep 0.05; done"
@@ -201,7 +208,8 @@ def submit_all(node: Node) -> list[tuple[int, int]]:
                for process in range(PROCESSES)]  # fmt: skip
     batches += [(kind.user, [number]) for number, kind in enumerate(KINDS) if kind.user != "alice"]
     clients = [
-        node.spawn(["bash", "-euc", "".join(map(submit_line, numbers))], user=user) for user, numbers in batches
+        node.spawn(["bash", "-euc", "".join(map(submit_line, numbers))], user=user)
+        for user, numbers in batches
     ]
     ended = [(*client.communicate(timeout=120), client.returncode) for client in clients]
     assert [(stderr, code) for _, stderr, code in ended if code or stderr] == []
@@ -211,10 +219,7 @@ def submit_all(node: Node) -> list[tuple[int, int]]:
 
 def submit_line(number: int) -> str:
     kind = KINDS[number]
-    return (
-        f"( {kind.submit_after}; "
-        f"echo {number} $(sysjobs submit --parsable --cpus 0.005 {kind.submit}) )\n"
-    )
+    return f"( {kind.submit_after}; echo {number} $(sysjobs submit --parsable --cpus 0.005 {kind.submit}) )\n"
 
 
 def script(submitted: list[tuple[int, int]], acts: list[str]) -> str:

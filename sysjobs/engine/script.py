@@ -25,20 +25,21 @@ STEPS = ("log", "directory", "command")
 # shell can name, such as bash's exported functions.
 _RESERVED = frozenset(b"BASHOPTS BASH_VERSINFO EUID GROUPS LINENO OPTIND PPID SHELLOPTS UID _".split())
 
-# systemd gives these to each unit; the submitter's take their place, or nothing does. What describes the
-# unit itself (INVOCATION_ID, MEMORY_PRESSURE_*) stays.
+# systemd gives these to each unit: an account's environment if none was exported, else the submitter's take
+# their place. What describes the unit itself (INVOCATION_ID, MEMORY_PRESSURE_*) stays.
 _FROM_SYSTEMD = (
     b"HOME",
-    b"JOURNAL_STREAM",
     b"LANG",
     b"LANGUAGE",
     b"LC_ALL",
     b"LOGNAME",
     b"PATH",
     b"SHELL",
-    b"SYSTEMD_EXEC_PID",
     b"USER",
 )
+
+# Of systemd and of the script's cd: no job has a use for them.
+_NOBODYS = (b"JOURNAL_STREAM", b"OLDPWD", b"SYSTEMD_EXEC_PID")
 
 # ulimit's letter and unit for each soft limit; nproc has another letter in each shell.
 _LIMITS = {
@@ -124,15 +125,15 @@ def _script(
     if payload.umask is not None:
         lines.append(b"umask %04o" % payload.umask)
     lines += _limits(payload.limits)
-    lines.append(b"unset " + b" ".join(_FROM_SYSTEMD) if payload.environment is not None else b":")
+    lines.append(b"unset " + b" ".join(_NOBODYS if payload.environment is None else _FROM_SYSTEMD + _NOBODYS))
     lines += [b"export %s=%s" % (name, quote(value)) for name, value in exported.items()]
     words = b" ".join(map(quote, command))
     if odd:
-        # env(1) would turn a missing command into an exit code of the job's own.
-        lines.append(
-            b"command -v -- %s >/dev/null || { echo %s: not found; exit 127; }"
-            % (quote(command[0]), quote(command[0]))
-        )
+        # env(1) would turn a command that can't be executed into an exit code of the job's own.
+        name = quote(command[0])
+        lines.append(b"command -v -- %s >/dev/null || { echo %s: not found; exit 127; }" % (name, name))
+        if b"/" in command[0]:
+            lines.append(b"[ -x %s ] && [ ! -d %s ] || { echo %s: Permission denied; exit 126; }" % ((name,) * 3))
         entries = b" ".join(quote(name + b"=" + value) for name, value in odd.items())
         words = b"/usr/bin/env -- %s %s" % (entries, words)
     lines.append(b"exec " + words)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from urllib.parse import quote
@@ -15,6 +16,8 @@ INFINITY = 2**64 - 1
 TASKS_MAX = 32768
 EXITED, KILLED, DUMPED = 1, 2, 3
 """systemd's ExecMainCode: CLD_EXITED and its kin."""
+
+_UNIT = re.compile(r"sysjobs-([1-9]\d{0,17})\.service", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +70,8 @@ def cgroup_path(job: Job) -> str:
 
 def job_id_of(unit: str) -> int | None:
     """'sysjobs-42.service' -> 42; None for what isn't a job's unit."""
-    digits = unit.removeprefix("sysjobs-").removesuffix(".service")
-    if len(digits) + len("sysjobs-.service") != len(unit) or not (digits.isascii() and digits.isdecimal()):
-        return None
-    return int(digits)
+    match = _UNIT.fullmatch(unit)
+    return int(match[1]) if match else None
 
 
 def properties(job: Job, run: str, setup: str | None, log: str) -> list[Property]:

@@ -1,0 +1,113 @@
+"""What root sees of the queue on a node: the daemon's process, units, cgroups; and a place for jobs' files."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tests.node import Node
+from tests.queue_on_node import QueueOnNode
+
+DAEMON = "sysjobsd.service"
+SETTINGS = "/etc/sysjobs/sysjobs.toml"
+UNITS = "sysjobs-[0-9]*.service"
+
+
+class Place(QueueOnNode):
+    """A user with a directory of their own, which is where their jobs run. "up" in its files' names is what
+    jobs make there once they have begun."""
+
+    def __init__(self, node: Node, user: str = "alice") -> None:
+        super().__init__(node, user)
+        home = node.sh("cd && pwd", user=user).strip()
+        self.path = f"{home}/{secrets.token_hex(4)}"
+        node.run(["mkdir", self.path], user=user)
+
+    def start(self, *arguments: str, count: int = 1) -> int:
+        """Submit a job and wait until it, or its setup, has made `count` files up*."""
+        job = self.submit("-C", self.path, *arguments)
+        self.until(f"[ $(ls | grep -c '^up') -ge {count} ]")
+        return job
+
+    def shell(self, script: str, *, timeout: float = 60) -> str:
+        return self.node.sh(f"cd {self.path}; {script}", user=self.user, timeout=timeout)
+
+    def until(self, condition: str, *, timeout: float = 30) -> None:
+        self.node.wait_for(f"cd {self.path} && {condition}", user=self.user, timeout=timeout)
+
+    def file(self, name: str) -> str:
+        """What a file has; empty if it isn't there."""
+        return self.shell(f"cat {name} 2>/dev/null || :")
+
+    def jobs(self, *arguments: str) -> dict[int, dict[str, Any]]:
+        """Jobs as `sysjobs queue` lists them, by id."""
+        listed = json.loads(self.run("queue", "--json", "--limit", "0", *arguments).stdout)
+        return {job["id"]: job for job in listed}
+
+
+@contextmanager
+def place(node: Node, user: str = "alice") -> Iterator[Place]:
+    """A place, and an empty queue afterwards."""
+    there = Place(node, user)
+    try:
+        yield there
+    finally:
+        clear(node)
+        node.run(["rm", "-rf", there.path])
+
+
+def clear(node: Node) -> None:
+    """Have no job left, and no process of one."""
+    root = QueueOnNode(node, "root")
+    root.run("cancel", "--all", "--grace", "0")
+    node.wait_for('[ "$(sysjobs queue -a -s --json)" = "[]" ]')
+    node.wait_for(f"! systemctl list-units --no-legend --state active,deactivating '{UNITS}' | grep .")
+
+
+def unit(node: Node, job: int, name: str) -> str:
+    """A property of a job's unit."""
+    return node.run(["systemctl", "show", "-P", name, f"sysjobs-{job}"]).stdout.decode().strip()
+
+
+def cgroup(node: Node, job: int) -> str:
+    path = unit(node, job, "ControlGroup")
+    assert path.endswith(f"/sysjobs-{job}.service"), path
+    return f"/sys/fs/cgroup{path}"
+
+
+def wait_empty(node: Node, cgroup: str, timeout: float) -> None:
+    """Wait until no process is left in a cgroup."""
+    node.wait_for(f"! grep -qs 'populated 1' {cgroup}/cgroup.events", timeout=timeout)
+
+
+def daemon(node: Node, name: str) -> str:
+    """A property of the daemon's unit."""
+    return node.run(["systemctl", "show", "-P", name, DAEMON]).stdout.decode().strip()
+
+
+def kill_daemon(node: Node) -> None:
+    """SIGKILL, and wait until there is another one that serves."""
+    before = daemon(node, "MainPID")
+    node.run(["kill", "-KILL", before])
+    node.wait_for(
+        f'[ "$(systemctl show -P MainPID {DAEMON})" != {before} ] && systemctl -q is-active {DAEMON}'
+    )
+
+
+def daemon_files(node: Node) -> int:
+    """How many descriptors the daemon has."""
+    return int(node.sh(f"ls /proc/{daemon(node, 'MainPID')}/fd | wc -l"))
+
+
+def daemon_memory(node: Node) -> int:
+    """Bytes that the daemon has in memory."""
+    status = node.get(f"/proc/{daemon(node, 'MainPID')}/status").decode()
+    return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmRSS:"))
+
+
+def daemon_seconds(node: Node) -> float:
+    """CPU time that the daemon has used."""
+    return int(daemon(node, "CPUUsageNSec")) / 1e9

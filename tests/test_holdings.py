@@ -1,0 +1,60 @@
+"""What jobs hold of the node, taken and given back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sysjobs.holdings import SHARD_SIZE, Holdings
+from sysjobs.jobs import Job, Status
+from sysjobs.resources import Amount
+from tests.models import queued
+
+NODE = Amount(4000, 8 << 30)
+
+
+def job(number: int, uid: int = 1000, shard: int = 0) -> Job:
+    amount = Amount(100 * number, number << 20)
+    return replace(queued(Status.RUNNING, shard=shard), id=number, uid=uid, amount=amount)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["take", "give_back"]), st.integers(1, 5), st.sampled_from([0, 1000])))
+)
+def test_what_is_free_is_what_nobody_holds(steps: list[tuple[str, int, int]]) -> None:
+    holdings = Holdings(NODE)
+    held: dict[int, Job] = {}
+    for action, number, uid in steps:
+        one = job(number, held[number].uid if number in held else uid)
+        if action == "take":
+            holdings.take(one)
+            held[number] = one
+        else:
+            holdings.give_back(one)
+            held.pop(number, None)
+        assert holdings.free == NODE - sum((each.amount for each in held.values()), Amount())
+        assert len(holdings) == len(held)
+        for user in (0, 1000):
+            assert holdings.holds(user) == any(each.uid == user for each in held.values())
+
+
+def test_capacity_can_change_below_what_is_held() -> None:
+    holdings = Holdings(NODE)
+    holdings.take(job(5))
+    holdings.resize(Amount(400, 8 << 30))
+    assert holdings.free == Amount(-100, (8 << 30) - (5 << 20))
+    holdings.give_back(job(5))
+    assert holdings.free == holdings.capacity == Amount(400, 8 << 30)
+
+
+def test_the_lowest_shard_with_room() -> None:
+    holdings = Holdings(NODE)
+    assert holdings.place(1000) == 0
+    for number in range(SHARD_SIZE + 1):
+        holdings.take(job(number, shard=holdings.place(1000)))
+    assert holdings.place(1000) == 1
+    assert holdings.place(0) == 0, "users have shards of their own"
+    holdings.give_back(job(7))
+    assert holdings.place(1000) == 0

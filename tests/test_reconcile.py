@@ -1,0 +1,91 @@
+"""What must have happened to a job, from what the queue believes and an engine sees."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sysjobs.engine import Observation
+from sysjobs.jobs import (
+    REBOOTED,
+    Ended,
+    Event,
+    Exit,
+    Job,
+    NotStarted,
+    Outcome,
+    RunningSince,
+    Started,
+    Status,
+    transition,
+)
+from sysjobs.reconcile import events_of, lost_to_reboot
+from tests.models import BOOT, INVOCATION, NOW, queued
+
+DONE = Outcome(Status.SUCCEEDED, None, Exit(0))
+JUST_LAUNCHED = queued(Status.RUNNING)
+SETTING_UP = queued(Status.SETTING_UP)
+RUNNING = replace(JUST_LAUNCHED, invocation_id=INVOCATION, running_at=NOW + 3)
+SEEN = Observation(42, invocation_id=INVOCATION)
+
+STARTED, SINCE, ENDED = Started(INVOCATION), RunningSince(NOW + 3), Ended(NOW + 9, DONE)
+CASES: list[tuple[str, Job, Observation, list[Event]]] = [
+    ("waits", queued(), Observation(42, begun=False, held=False), []),
+    ("is over", queued(Status.FAILED), replace(SEEN, outcome=DONE), []),
+    ("asked for, nothing yet", JUST_LAUNCHED, Observation(42, begun=False), []),
+    ("asked for, nothing there", JUST_LAUNCHED, Observation(42, begun=False, held=False), [NotStarted()]),
+    ("setup began", SETTING_UP, SEEN, [STARTED]),
+    ("run began", JUST_LAUNCHED, replace(SEEN, running_at=NOW + 3), [STARTED, SINCE]),
+    ("runs on", RUNNING, replace(SEEN, running_at=NOW + 3), []),
+    ("ended", RUNNING, replace(SEEN, running_at=NOW + 3, ended_at=NOW + 9, outcome=DONE), [ENDED]),
+    (
+        "began and ended while nobody looked",
+        SETTING_UP,
+        replace(SEEN, running_at=NOW + 3, ended_at=NOW + 9, outcome=DONE),
+        [STARTED, SINCE, ENDED],
+    ),
+    ("failed in setup", SETTING_UP, replace(SEEN, ended_at=NOW + 9, outcome=DONE), [STARTED, ENDED]),
+    ("vanished", RUNNING, Observation(42, held=False, outcome=DONE), [Ended(NOW + 50, DONE)]),
+    (
+        "ended, and nothing of it began",
+        JUST_LAUNCHED,
+        Observation(42, begun=False, held=False, outcome=DONE),
+        [Ended(NOW + 50, DONE)],
+    ),
+    ("became empty", RUNNING, Observation(42, empty=True), []),
+]
+
+
+@pytest.mark.parametrize(("job", "seen", "events"), [case[1:] for case in CASES], ids=[c[0] for c in CASES])
+def test_events(job: Job, seen: Observation, events: list[Event]) -> None:
+    assert events_of(job, seen, NOW + 50) == events
+
+
+@pytest.mark.parametrize(("job", "seen"), [case[1:3] for case in CASES], ids=[case[0] for case in CASES])
+def test_a_second_look_finds_nothing_new(job: Job, seen: Observation) -> None:
+    for event in events_of(job, seen, NOW + 50):
+        job = transition(job, event)
+    assert events_of(job, seen, NOW + 60) == []
+
+
+REBOOTS = [
+    ("waits", queued(), "other", None),
+    ("is over", queued(Status.FAILED, boot_id="other"), "other", None),
+    ("this boot", RUNNING, BOOT, None),
+    ("an earlier boot", RUNNING, "other", NOW + 30),
+    ("setup, an earlier boot", SETTING_UP, "other", NOW + 30),
+]
+
+
+@pytest.mark.parametrize(("job", "boot", "at"), [row[1:] for row in REBOOTS], ids=[row[0] for row in REBOOTS])
+def test_lost_to_reboot(job: Job, boot: str, at: int | None) -> None:
+    expected = None if at is None else Ended(at, Outcome(Status.FAILED_DRIVER, REBOOTED))
+    assert lost_to_reboot(job, boot, NOW + 30) == expected
+
+
+def test_a_clock_that_was_set_back_at_the_reboot() -> None:
+    """It did not end before it ran."""
+    lost = lost_to_reboot(RUNNING, "other", NOW - 30)
+    assert lost is not None
+    assert lost.at == RUNNING.running_at

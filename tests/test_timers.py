@@ -1,0 +1,42 @@
+"""When to look at a job again."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sysjobs.timers import Timers
+
+
+def test_nothing_to_wait_for() -> None:
+    timers = Timers()
+    assert timers.next() is None
+    assert timers.due(10**18) == []
+
+
+def test_a_job_comes_up_once_at_each_look() -> None:
+    timers = Timers()
+    for when, job in ((5, 42), (3, 7), (4, 42), (9, 42)):
+        timers.at(when, job)
+    assert timers.next() == 3
+    assert timers.due(2) == []
+    assert timers.due(5) == [7, 42]
+    assert timers.next() == 9
+    assert timers.due(9) == [42]
+    assert timers.next() is None
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 5))), st.lists(st.integers(0, 25)))
+def test_each_entry_is_due_at_the_first_look_after_its_time(
+    entries: list[tuple[int, int]], looks: list[int]
+) -> None:
+    timers = Timers()
+    for entry in entries:
+        timers.at(*entry)
+    waiting = entries
+    for now in sorted(looks):
+        due = timers.due(now)
+        assert len(due) == len(set(due))
+        assert set(due) == {job for when, job in waiting if when <= now}
+        waiting = [entry for entry in waiting if entry[0] > now]
+        assert timers.next() == min((when for when, _ in waiting), default=None)

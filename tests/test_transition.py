@@ -1,0 +1,260 @@
+"""The one place where a status changes: each status with each event, and whatever comes in whatever order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sysjobs.jobs import (
+    REBOOTED,
+    Cancellation,
+    CancelRequested,
+    Ended,
+    Event,
+    Exit,
+    Job,
+    Launched,
+    NotStarted,
+    Outcome,
+    Reason,
+    RunningSince,
+    Started,
+    Status,
+    TimeLimitReached,
+    signal_name,
+    transition,
+    unit_name,
+)
+from sysjobs.store import Store
+from tests import models
+from tests.models import BOOT, INVOCATION, NOW, cancel, new_job, queued
+
+LAUNCHED = Launched(NOW + 1, BOOT, 3, 60)
+FAILED = Outcome(Status.FAILED, Reason("exit-code", "Ended with exit code 3."), Exit(3))
+TERMED = Outcome(Status.FAILED, Reason("signal", "Ended by SIGTERM; sender unknown."), Exit(signal=15))
+
+EVENTS: list[Event] = [
+    LAUNCHED,
+    Started(INVOCATION),
+    RunningSince(NOW + 1),
+    Ended(NOW + 2, FAILED),
+    NotStarted(),
+    cancel(NOW + 2),
+    TimeLimitReached(60),
+]
+# The status after each of EVENTS; a dot where nothing at all changes.
+TABLE = """
+INIT            .           .           .           .       .       CANCELLED   .
+PENDING         RUNNING     .           .           .       .       CANCELLED   .
+SETTING_UP      .           SETTING_UP  RUNNING     FAILED  PENDING SETTING_UP  SETTING_UP
+RUNNING         .           RUNNING     RUNNING     FAILED  PENDING RUNNING     RUNNING
+SUCCEEDED       .           .           .           .       .       .           .
+FAILED          .           .           .           .       .       .           .
+FAILED_SETUP    .           .           .           .       .       .           .
+FAILED_DRIVER   .           .           .           .       .       .           .
+CANCELLED       .           .           .           .       .       .           .
+"""
+CASES = [
+    pytest.param(Status(row[0]), event, expected, id=f"{row[0]}-{type(event).__name__}")
+    for row in map(str.split, TABLE.strip().splitlines())
+    for event, expected in zip(EVENTS, row[1:], strict=True)
+]
+
+
+@pytest.mark.parametrize(("status", "event", "expected"), CASES)
+def test_table(status: Status, event: Event, expected: str) -> None:
+    job = queued(status)
+    after = transition(job, event)
+    if expected == ".":
+        assert after is job
+    else:
+        assert after != job
+        assert after.status == expected
+
+
+def test_the_table_has_every_status() -> None:
+    assert {case.values[0] for case in CASES} == set(Status)
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
+@pytest.mark.parametrize("status", Status)
+def test_an_event_that_comes_twice_changes_nothing_more(status: Status, event: Event) -> None:
+    once = transition(queued(status), event)
+    assert transition(once, event) == once
+
+
+@pytest.mark.parametrize(("setup", "status"), [(True, Status.SETTING_UP), (False, Status.RUNNING)])
+def test_launch(setup: bool, status: Status) -> None:
+    waiting = queued(has_setup=setup, reason=Reason("x", "y"))
+    assert transition(waiting, LAUNCHED) == replace(
+        waiting, status=status, reason=None, boot_id=BOOT, shard=3, started_at=NOW + 1, deadline=60
+    )
+
+
+def test_what_was_never_begun_waits_as_before() -> None:
+    waiting = queued()
+    job = waiting
+    for event in (LAUNCHED, Started(INVOCATION), RunningSince(NOW), TimeLimitReached(60), NotStarted()):
+        job = transition(job, event)
+    assert job == waiting
+
+
+def test_what_was_never_begun_and_is_cancelled_ends() -> None:
+    job = transition(transition(queued(Status.RUNNING), cancel(NOW + 5)), NotStarted())
+    assert (job.status, job.ended_at, job.main) == (Status.CANCELLED, NOW + 5, None)
+
+
+def test_cancel_of_a_running_job_waits_for_its_end() -> None:
+    wish = cancel(NOW + 5)
+    job = transition(queued(Status.RUNNING), wish)
+    assert (job.cancellation, job.kill_at, job.ending) == (wish.cancellation, 99, True)
+    ended = transition(job, Ended(NOW + 9, TERMED))
+    assert (ended.status, ended.ended_at, ended.main) == (Status.CANCELLED, NOW + 9, TERMED.main)
+    assert (ended.kill_at, ended.deadline) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("kill_at", "second", "expected"), [(None, 50, 50), (99, 50, 50), (99, 120, 99), (40, 50, 40)]
+)
+def test_a_second_wish_only_shortens_the_grace(kill_at: int | None, second: int, expected: int) -> None:
+    first = None if kill_at is None else cancel().cancellation
+    job = queued(Status.RUNNING, kill_at=kill_at, cancellation=first)
+    after = transition(job, cancel(uid=0, user="root", kill_at=second))
+    assert after.kill_at == expected
+    assert after.cancellation is not None
+    assert after.cancellation.user == ("root" if first is None else "alice")
+    assert transition(replace(job, time_limit=1.0), TimeLimitReached(second)).kill_at == expected
+
+
+def test_a_job_that_ended_before_the_cancel_keeps_its_own_end() -> None:
+    job = transition(queued(Status.RUNNING), cancel(NOW + 5))
+    ended = transition(job, Ended(NOW + 4, FAILED))
+    assert (ended.status, ended.reason) == (Status.FAILED, FAILED.reason)
+
+
+CANCELLED_BY = [
+    (Status.PENDING, 1000, "", "Cancelled before it started by its owner."),
+    (Status.PENDING, 0, "", "Cancelled before it started by root."),
+    (Status.RUNNING, 1000, "too slow", "Cancelled by its owner: too slow."),
+    (Status.RUNNING, 0, "maintenance", "Cancelled by root: maintenance."),
+]
+
+
+@pytest.mark.parametrize(("status", "uid", "said", "text"), CANCELLED_BY)
+def test_who_cancelled(status: Status, uid: int, said: str, text: str) -> None:
+    wish = CancelRequested(Cancellation(uid, "root" if uid == 0 else "alice", said, NOW, 30.0), 99)
+    job = transition(transition(queued(status), wish), Ended(NOW, TERMED))
+    assert job.reason == Reason("cancelled", text)
+
+
+OOM = Outcome(Status.FAILED_DRIVER, Reason("oom", "It ran out of memory."), Exit(signal=9))
+REBOOT = Outcome(Status.FAILED_DRIVER, REBOOTED)
+TIMED_OUT = [
+    ("dies by TERM", {}, TERMED, "FAILED time-limit"),
+    ("ignores TERM", {}, Outcome(Status.FAILED_DRIVER, Reason("killed", "x")), "FAILED time-limit"),
+    ("exits 0", {}, Outcome(Status.SUCCEEDED, None, Exit(0)), "FAILED time-limit"),
+    ("in setup", {"has_setup": True}, TERMED, "FAILED_SETUP time-limit"),
+    ("after setup", {"has_setup": True, "running_at": NOW}, TERMED, "FAILED time-limit"),
+    ("is out of memory", {}, OOM, "FAILED_DRIVER oom"),
+    ("the machine goes down", {}, REBOOT, "FAILED_DRIVER reboot"),
+    ("and is cancelled", {"cancellation": cancel().cancellation}, TERMED, "CANCELLED cancelled"),
+]
+
+
+@pytest.mark.parametrize(
+    ("fields", "end", "expected"), [c[1:] for c in TIMED_OUT], ids=[c[0] for c in TIMED_OUT]
+)
+def test_end_after_the_time_limit(fields: dict[str, object], end: Outcome, expected: str) -> None:
+    job = transition(queued(Status.RUNNING, **fields), TimeLimitReached(60))
+    job = transition(job, Ended(NOW + 9, end))
+    assert job.reason is not None
+    assert f"{job.status} {job.reason.code}" == expected
+    if job.reason.code == "time-limit":
+        assert job.reason.text == "Ran into its time limit of 1h."
+
+
+def test_no_job_ends_before_its_submit() -> None:
+    """The clock may have been set back."""
+    assert transition(queued(Status.RUNNING), Ended(NOW - 5, FAILED)).ended_at == NOW
+
+
+def test_a_failed_setup_of_others_is_not_the_jobs_own() -> None:
+    """An administrator's drop-in can add an ExecStartPre to a job that has no setup."""
+    end = Outcome(Status.FAILED_SETUP, Reason("setup", "Setup ended with exit code 1."), None, Exit(1))
+    assert transition(queued(Status.RUNNING), Ended(NOW, end)).status is Status.FAILED_DRIVER
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    store = Store(tmp_path_factory.mktemp("store") / "sysjobs.db")
+    yield store
+    store.close()
+
+
+@settings(max_examples=300)
+@given(
+    events=st.builds(
+        list.__add__, st.sampled_from([[], [LAUNCHED], [LAUNCHED, Started(INVOCATION)]]), models.histories
+    ),
+    has_setup=st.booleans(),
+    time_limit=st.sampled_from([None, 0.5, 3600.0]),
+)
+def test_whatever_happens(
+    store: Store, events: list[Event], has_setup: bool, time_limit: float | None
+) -> None:
+    """Every state is true, accepted by the database, and read back as it was."""
+    payload = replace(new_job().payload, setup=b"make" if has_setup else None)
+    job = store.add(new_job(payload=payload, time_limit=time_limit))
+    try:
+        for event in [None, *events]:
+            before = job
+            job = job if event is None else transition(job, event)
+            check(before, job)
+            store.save(job)
+            assert store.get(job.id) == job
+    finally:
+        store.rollback()
+
+
+def check(before: Job, job: Job) -> None:
+    if before.status.terminal:
+        assert job is before
+    assert (job.ended_at is not None) == job.status.terminal
+    assert job.ended_at is None or job.ended_at >= job.submitted_at
+    launch = (job.boot_id, job.shard, job.started_at)
+    assert None not in launch or set(launch) == {None}
+    if job.status.launched:
+        assert None not in launch
+    else:
+        assert (job.deadline, job.kill_at, job.ending) == (None, None, False)
+    if not job.status.launched and not job.status.terminal:
+        assert (*launch, job.invocation_id, job.running_at) == (None,) * 5
+        assert not job.timed_out
+    assert job.has_setup or job.status not in (Status.SETTING_UP, Status.FAILED_SETUP)
+    if job.status.terminal and job.status is not Status.SUCCEEDED:
+        assert job.reason is not None
+    assert before.cancellation in (None, job.cancellation)
+    assert job.attempt == before.attempt
+
+
+NAMES = [
+    (9, "SIGKILL"),
+    (15, "SIGTERM"),
+    (34, "SIGRTMIN"),
+    (40, "SIGRTMIN+6"),
+    (64, "SIGRTMAX"),
+    (99, "signal 99"),
+]
+
+
+@pytest.mark.parametrize(("number", "name"), NAMES)
+def test_signal_name(number: int, name: str) -> None:
+    assert signal_name(number) == name
+
+
+def test_unit() -> None:
+    assert queued().unit == unit_name(42) == "sysjobs-42.service"
