@@ -106,21 +106,34 @@ def _parse(file: Path, text: str) -> dict[str, object]:
         for key, value in entries.items():
             if key not in known:
                 raise ConfigError(
-                    f"{_place(file, text, key)}: [{table}] has no setting {key!r}.",
+                    f"{_place(file, text, table, key)}: [{table}] has no setting {key!r}.",
                     f"It has {', '.join(known)}.",
                 )
             field, read = known[key]
             try:
                 values[field] = read(value, key)
             except SysjobsError as error:
-                raise ConfigError(f"{_place(file, text, key)}: {error.message}", error.hint) from None
+                raise ConfigError(f"{_place(file, text, table, key)}: {error.message}", error.hint) from None
     return values
 
 
-def _place(file: Path, text: str, key: str) -> str:
-    """'FILE, line N', the line that has the key: tomllib keeps no positions."""
-    wanted = re.compile(rf"\s*\[?\s*[\"']?{re.escape(key)}[\"']?\s*[\]=.]")
+_LINE = re.compile(r"""\s*(?:\[+\s*(?P<table>[\w"'. -]+)\]|(?P<key>[\w"'. -]+)=)""")
+
+
+def _place(file: Path, text: str, *wanted: str) -> str:
+    """'FILE, line N', the line of a table or of a key in it: tomllib keeps no positions."""
+    table: list[str] = []
     for number, line in enumerate(text.splitlines(), 1):
-        if wanted.match(line):
+        match = _LINE.match(line)
+        if match is None:
+            continue
+        names = [name.strip(" \"'") for name in (match["table"] or match["key"]).split(".")]
+        if match["table"]:
+            table = names
+            found = names == [*wanted]
+        else:
+            # 'key = ...' below [table], 'table.key = ...', or 'table = {key = ...}'.
+            found = all(one == other for one, other in zip(table + names, wanted, strict=False))
+        if found:
             return f"{file}, line {number}"
     return str(file)

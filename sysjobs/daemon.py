@@ -23,7 +23,8 @@ from sysjobs.engine.files import JobFiles
 from sysjobs.engine.systemd import Systemd
 from sysjobs.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, SysjobsError
 from sysjobs.handlers import Handlers
-from sysjobs.queue import Queue, StorageFailed
+from sysjobs.ports import StorageFailed
+from sysjobs.queue import Queue
 from sysjobs.server import Server
 from sysjobs.store import Store
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
+from sysjobs.errors import Unavailable
 from sysjobs.jobs import Job
 from sysjobs.payload import NewJob, Payload
 
@@ -32,3 +33,16 @@ class Clock(Protocol):
 
     def monotonic(self) -> int:
         """Microseconds of CLOCK_MONOTONIC."""
+
+
+class StorageFailed(Exception):
+    """The commit failed. `load` and `reconcile` follow."""
+
+
+def storage_refusal(error: Exception) -> Unavailable:
+    """What a client is told when its request couldn't be written."""
+    return Unavailable(
+        f"The queue's database can't be written: {error}.",
+        "See that its file system has room and is writable; `journalctl -u sysjobsd` has more.",
+        code="storage",
+    )

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from sysjobs import scheduler
 from sysjobs.engine import ConnectionLost, Engine, Observation, StartFailed, StartResult
-from sysjobs.errors import SysjobsError, Unavailable
+from sysjobs.errors import SysjobsError
 from sysjobs.holdings import Holdings
 from sysjobs.jobs import (
     Cancellation,
@@ -31,7 +31,7 @@ from sysjobs.jobs import (
     transition,
 )
 from sysjobs.payload import NewJob
-from sysjobs.ports import Clock, Storage
+from sysjobs.ports import Clock, Storage, StorageFailed, storage_refusal
 from sysjobs.reconcile import events_of, lost_to_reboot
 from sysjobs.resources import Amount
 from sysjobs.timers import Timers
@@ -43,7 +43,7 @@ STARTS_AT_ONCE = 16
 """Units asked for between two looks at the sockets: each takes PID 1 one or two milliseconds."""
 
 RECHECK = 1_000_000
-"""Microseconds until a unit is looked at whose fate a call left open."""
+"""Microseconds until a unit is looked at again that should be gone."""
 
 IDLE = 10_000_000
 """Microseconds that the slices of a user without jobs stay."""
@@ -72,6 +72,7 @@ class Queue:
         self._wake = wake
         self._timers = Timers()
         self._idle_users = Timers()
+        self._starts_from = 0
         self.online = False
         self.watchers = Watchers()
         self._replies: list[Reply] = []
@@ -98,7 +99,7 @@ class Queue:
         except self._storage.failure as error:
             self._broken = error
             self._wake()
-            raise _refusal(error) from None
+            raise storage_refusal(error) from None
         self._remember(job)
         self._touch(job)
         return job.id
@@ -145,10 +146,13 @@ class Queue:
         self.online = True
         # What was to be done follows again from what is.
         self._effects.clear()
-        for remains in self._remains.values():
+        for job_id, remains in self._remains.items():
             remains.releasing = False
+            if remains.kill_at is not None:
+                self._timers.at(remains.kill_at, job_id)
         self.check()
         for job in self.jobs.values():
+            self._set_timers(job)
             if job.ending:
                 self._effects.append(functools.partial(self._engine.terminate, job))
         self._wake()
@@ -199,8 +203,6 @@ class Queue:
                 self._effects.append(functools.partial(self._kill, job_id))
             elif job.deadline is not None and job.deadline <= now:
                 self._apply(job, TimeLimitReached(now + int(job.grace * 1_000_000)))
-            elif job.status.launched and job.invocation_id is None:
-                self.observed(self._engine.observe(job))
         for uid in self._idle_users.due(now):
             if not self._holdings.holds(uid):
                 self._effects.append(functools.partial(self._engine.tidy, uid))
@@ -208,8 +210,9 @@ class Queue:
 
     def next_time(self) -> int | None:
         """When `tick` has something to do, in microseconds of CLOCK_MONOTONIC."""
-        times = [when for when in (self._timers.next(), self._idle_users.next()) if when is not None]
-        return min(times, default=None)
+        starts_from = self._starts_from if self._pending else None
+        times = (self._timers.next(), self._idle_users.next(), starts_from or None)
+        return min((when for when in times if when is not None), default=None)
 
     # Changes, commit, actions
 
@@ -275,9 +278,9 @@ class Queue:
         """SIGKILL, and again until its end is seen."""
         job = self.jobs.get(job_id)
         if job is not None and job.status.launched:
+            self._timers.at(self._clock.monotonic() + RECHECK, job_id)
             self._engine.kill(job)
             self.observed(self._engine.observe(job))
-            self._timers.at(self._clock.monotonic() + RECHECK, job_id)
 
     def _release(self, job: Job) -> None:
         seen = self._engine.release(job)
@@ -302,10 +305,10 @@ class Queue:
             text = "Could not be started: its record in the database is damaged."
             self._fail_start(job, Reason("damaged", text))
             return
-        if result is StartResult.UNKNOWN:
-            self._timers.at(self._clock.monotonic() + RECHECK, job.id)
+        if result is StartResult.EXISTS:
+            self.observed(self._engine.observe(job))
         elif result is StartResult.GOING_DOWN:
-            self.online = False
+            self._starts_from = self._clock.monotonic() + IDLE
             self._apply(job, NotStarted())
             self._requeue(job)
 
@@ -315,7 +318,8 @@ class Queue:
 
     def flush(self) -> None:
         """Start what fits, commit, then answer and act. Raises ConnectionLost, StorageFailed."""
-        if self.online:
+        if self.online and self._clock.monotonic() >= self._starts_from:
+            self._starts_from = 0
             self._launch()
         dirty, self._dirty = self._dirty, {}
         effects, self._effects = self._effects, []
@@ -351,7 +355,7 @@ class Queue:
         log.error("the database can't be written: %s", error)
         self._storage.rollback()
         for reply in replies:
-            reply(_refusal(error))
+            reply(storage_refusal(error))
         raise StorageFailed from error
 
     def _launch(self) -> None:
@@ -389,15 +393,3 @@ class Queue:
         self.jobs.pop(job.id, None)
         self._pending.pop(job.id, None)
         self._remains.pop(job.id, None)
-
-
-def _refusal(error: Exception) -> Unavailable:
-    return Unavailable(
-        f"The queue's database can't be written: {error}.",
-        "See that its file system has room and is writable; `journalctl -u sysjobsd` has more.",
-        code="storage",
-    )
-
-
-class StorageFailed(Exception):
-    """The commit failed. `load` and `reconcile` follow."""

@@ -50,8 +50,12 @@ def new_job(
             code="bad-duration",
         )
     cpus, memory = spec.amount("cpus"), spec.amount("memory")
-    if key is not None and not 0 < len(key) <= MAX_KEY:
-        raise Refused(f"The key has {len(key)} characters.", f"Give 1 to {MAX_KEY}.", code="bad-key")
+    if key is not None and not (0 < len(key) <= MAX_KEY and key.isprintable()):
+        raise Refused(
+            f"The key {key!r:.80} can't be used.",
+            f"Give 1 to {MAX_KEY} printable characters.",
+            code="bad-key",
+        )
     return NewJob(
         uid=by.uid,
         gid=by.gid,

@@ -156,7 +156,7 @@ def run_tool(*command: str) -> None:
 
 
 def test_ruff() -> None:
-    run_tool(sys.executable, "-m", "ruff", "check", "--quiet", ".")
+    run_tool(sys.executable, "-m", "ruff", "check", "--quiet", "--output-format", "concise", ".")
 
 
 def test_mypy() -> None:

@@ -36,8 +36,8 @@ class Observation:
 
 class StartResult(Enum):
     STARTED = "started"
-    UNKNOWN = "unknown"
-    """The call's fate isn't known: the unit may exist. It is to be observed again."""
+    EXISTS = "exists"
+    """The unit is there from an earlier call: it is to be observed."""
 
     GOING_DOWN = "going-down"
     """The machine is being shut down and starts nothing any more; nothing of the unit ever began."""
@@ -52,7 +52,10 @@ class StartFailed(Exception):
 
 
 class ConnectionLost(Exception):
-    """The engine can't be reached now. `connect()` and a reconciliation follow."""
+    """The engine can't be reached, or didn't answer: the fate of the last call is unknown.
+
+    `connect()` and a reconciliation follow.
+    """
 
 
 class Engine(Protocol):

@@ -28,15 +28,16 @@ _PROPERTIES = b"org.freedesktop.DBus.Properties"
 UNIT = "org.freedesktop.systemd1.Unit"
 SERVICE = "org.freedesktop.systemd1.Service"
 
+# After these nobody knows whether the call took effect, and what follows is the same for all.
 _LOST = {
     -errno.ECONNRESET,
     -errno.ENOTCONN,
     -errno.EPIPE,
-    -errno.ENOTCONN,
     -errno.ESHUTDOWN,
     -errno.ECONNREFUSED,
+    -errno.EINTR,
+    -errno.ETIMEDOUT,
 }
-_UNKNOWN = {-errno.EINTR, -errno.ETIMEDOUT}
 # Those that the daemon has handlers for: no other one can interrupt a call and leave the daemon alive.
 _SIGNALS = frozenset((signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
 
@@ -51,10 +52,6 @@ class CallFailed(Exception):
         super().__init__(text)
         self.number = number
         self.text = text
-
-
-class FateUnknown(Exception):
-    """The call may or may not have taken effect: interrupted, or not answered in time."""
 
 
 class Bus:
@@ -128,7 +125,7 @@ class Bus:
             idle = 0 if self._seen != before or self._poll.poll(0) else idle + 1
 
     def call(self, method: str, signature: str = "", *values: object) -> Any:
-        """A method of the manager. Raises CallFailed, FateUnknown, ConnectionLost."""
+        """A method of the manager. Raises CallFailed, ConnectionLost."""
         args = dbuslib.apply_signature(signature.encode(), [_plain(value) for value in values])
         return self._call(_MANAGER_PATH, _MANAGER, method, args)
 
@@ -141,7 +138,7 @@ class Bus:
 
     def get(self, unit: str, interface: str, name: str, signature: str) -> Any:
         """One property. A unit that isn't loaded answers with a default, not with an error."""
-        with _answered(), _blocked(), _translated():
+        with _blocked(), _translated():
             value = self._bus.get_property(
                 _DESTINATION, _unit_path(unit), interface.encode(), name.encode(), signature.encode()
             )
@@ -149,7 +146,7 @@ class Bus:
         return value
 
     def get_manager(self, name: str, signature: str) -> Any:
-        with _answered(), _blocked(), _translated():
+        with _blocked(), _translated():
             value = self._bus.get_property(
                 _DESTINATION, _MANAGER_PATH, _MANAGER, name.encode(), signature.encode()
             )
@@ -157,15 +154,11 @@ class Bus:
         return value
 
     def get_all(self, unit: str, interface: str) -> dict[str, Any]:
-        with _answered():
-            return decoded(
-                self._call(_unit_path(unit), _PROPERTIES, "GetAll", [(ord("s"), interface.encode())])
-            )
+        return decoded(self._call(_unit_path(unit), _PROPERTIES, "GetAll", [(ord("s"), interface.encode())]))
 
     def list_units(self, pattern: str) -> list[tuple[str, str, str]]:
         """Name, active state and sub-state of each loaded unit that matches."""
-        with _answered():
-            rows = self.call("ListUnitsByPatterns", "asas", (), (pattern,)) or []
+        rows = self.call("ListUnitsByPatterns", "asas", (), (pattern,)) or []
         return [(row[0].decode(), row[3].decode(), row[4].decode()) for row in rows if row[2] == b"loaded"]
 
     def _call(self, path: bytes, interface: bytes, method: str, args: Sequence[tuple[int, Any]]) -> Any:
@@ -207,15 +200,6 @@ def _blocked() -> Iterator[None]:
 
 
 @contextmanager
-def _answered() -> Iterator[None]:
-    """For calls that only read: no answer is as good as no connection."""
-    try:
-        yield
-    except FateUnknown as error:
-        raise ConnectionLost(f"systemd doesn't answer: {error}") from None
-
-
-@contextmanager
 def _translated() -> Iterator[None]:
     try:
         yield
@@ -223,8 +207,6 @@ def _translated() -> Iterator[None]:
         number: int = error.errno
         if number in _LOST:
             raise ConnectionLost(str(error)) from None
-        if number in _UNKNOWN:
-            raise FateUnknown(str(error)) from None
         text = error.err_message
         raise CallFailed(
             number, text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)

@@ -133,7 +133,9 @@ def _script(
         name = quote(command[0])
         lines.append(b"command -v -- %s >/dev/null || { echo %s: not found; exit 127; }" % (name, name))
         if b"/" in command[0]:
-            lines.append(b"[ -x %s ] && [ ! -d %s ] || { echo %s: Permission denied; exit 126; }" % ((name,) * 3))
+            lines.append(
+                b"[ -x %s ] && [ ! -d %s ] || { echo %s: Permission denied; exit 126; }" % ((name,) * 3)
+            )
         entries = b" ".join(quote(name + b"=" + value) for name, value in odd.items())
         words = b"/usr/bin/env -- %s %s" % (entries, words)
     lines.append(b"exec " + words)

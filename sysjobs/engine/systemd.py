@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sysjobs.engine import ConnectionLost, Observation, StartFailed, StartResult
-from sysjobs.engine.bus import SERVICE, UNIT, Bus, CallFailed, FateUnknown
+from sysjobs.engine.bus import SERVICE, UNIT, Bus, CallFailed
 from sysjobs.engine.files import JobFiles
 from sysjobs.engine.outcome import Seen, end_time, has_ended, outcome
 from sysjobs.engine.script import Traces
@@ -101,14 +101,12 @@ class Systemd:
         except CallFailed as error:
             if error.number == -errno.EEXIST and self._is_ours(job):
                 # An earlier call took effect; its signals may have passed unseen.
-                return StartResult.UNKNOWN
+                return StartResult.EXISTS
             del self._tracked[job.id]
             self._files.clean(job)
             if self._is_going_down():
                 return StartResult.GOING_DOWN
             raise StartFailed(_refusal(job, error)) from None
-        except (FateUnknown, ConnectionLost):
-            return StartResult.UNKNOWN
         return StartResult.STARTED
 
     def terminate(self, job: Job) -> None:
@@ -189,8 +187,6 @@ class Systemd:
             if error.number != -errno.ENOENT:
                 log.info("%s %s: %s", method, values[0], error)
             return False
-        except FateUnknown as error:
-            log.warning("%s %s: %s", method, values[0], error)
             return False
         return True
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -160,34 +161,51 @@ class Store:
 
     def find(self, wanted: Filter) -> tuple[list[Job], int]:
         """The jobs in order of their ids, and how many older ones the limit leaves out."""
-        where, values = _where(wanted)
+        source, values = _source(wanted)
         limit = wanted.limit or -1
         rows = self._db.execute(
-            f"SELECT * FROM jobs {where} ORDER BY id DESC LIMIT ?", [*values, limit]
+            f"SELECT jobs.* FROM {source} ORDER BY jobs.id DESC LIMIT ?", [*values, limit]
         ).fetchall()
         left_out = 0
         if len(rows) == limit:
-            count = self._db.execute(f"SELECT count(*) FROM jobs {where}", values).fetchone()[0]
+            count = self._db.execute(f"SELECT count(*) FROM {source}", values).fetchone()[0]
             left_out = count - len(rows)
         return [_job(row) for row in reversed(rows)], left_out
 
 
-def _where(wanted: Filter) -> tuple[str, list[object]]:
+def _source(wanted: Filter) -> tuple[str, list[object]]:
+    """What follows FROM, and its parameters."""
+    source = "jobs"
     terms: list[str] = []
     values: list[object] = []
+    if wanted.ids is not None:
+        # One parameter however many they are: SQLite bounds the size of a statement.
+        source = (
+            "(SELECT value ->> 0 AS first, value ->> 1 AS last FROM json_each(?)) "
+            "CROSS JOIN jobs ON jobs.id BETWEEN first AND last"
+        )
+        values.append(json.dumps(_merged(wanted.ids)))
     if wanted.uid is not None:
         terms.append("uid = ?")
         values.append(wanted.uid)
-    if wanted.ids is not None:
-        terms.append("(" + (" OR ".join("id BETWEEN ? AND ?" for _ in wanted.ids) or "0") + ")")
-        values += [bound for ids in wanted.ids for bound in (ids.start, ids.stop - 1)]
     if wanted.statuses is not None:
         if set(wanted.statuses) <= set(UNFINISHED):
             # Said in the index's own words, so that SQLite uses it however many jobs have ended.
             terms.append("status IN ('INIT', 'PENDING', 'SETTING_UP', 'RUNNING')")
         terms.append(f"status IN ({', '.join('?' * len(wanted.statuses))})")
         values += [status.value for status in wanted.statuses]
-    return ("WHERE " + " AND ".join(terms) if terms else ""), values
+    return (f"{source} WHERE {' AND '.join(terms)}" if terms else source), values
+
+
+def _merged(ranges: Sequence[range]) -> list[list[int]]:
+    """First and last of each, none of which overlaps another."""
+    merged: list[list[int]] = []
+    for ids in sorted(ranges, key=lambda ids: ids.start):
+        if merged and ids.start <= merged[-1][1] + 1:
+            merged[-1][1] = max(merged[-1][1], ids.stop - 1)
+        else:
+            merged.append([ids.start, ids.stop - 1])
+    return merged
 
 
 def _job(row: sqlite3.Row) -> Job:

@@ -23,15 +23,12 @@ def connect(path: Path) -> sqlite3.Connection:
     """
     try:
         connection = sqlite3.connect(path, isolation_level=None, timeout=5)
-        connection.row_factory = sqlite3.Row
-        for pragma in (
-            "locking_mode = EXCLUSIVE",
-            "journal_mode = WAL",
-            "synchronous = FULL",
-            "foreign_keys = ON",
-        ):
-            connection.execute(f"PRAGMA {pragma}").fetchall()
-        _migrate(connection, path)
+        try:
+            _prepare(connection, path)
+        except BaseException:
+            # Its lock goes with it.
+            connection.close()
+            raise
     except sqlite3.OperationalError as error:
         if "locked" in str(error):
             raise StoreError(
@@ -48,6 +45,18 @@ def connect(path: Path) -> sqlite3.Connection:
             "Move it aside, or restore it from a backup, and start sysjobsd again.",
         ) from None
     return connection
+
+
+def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+    connection.row_factory = sqlite3.Row
+    for pragma in (
+        "locking_mode = EXCLUSIVE",
+        "journal_mode = WAL",
+        "synchronous = FULL",
+        "foreign_keys = ON",
+    ):
+        connection.execute(f"PRAGMA {pragma}").fetchall()
+    _migrate(connection, path)
 
 
 def _migrate(connection: sqlite3.Connection, path: Path) -> None:

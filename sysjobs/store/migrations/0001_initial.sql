@@ -62,7 +62,7 @@ CREATE TABLE jobs (
     CHECK (status NOT IN ('INIT', 'PENDING') OR started_at IS NULL),
     CHECK (status <> 'SETTING_UP' OR has_setup),
     CHECK (status <> 'FAILED_SETUP' OR has_setup),
-    CHECK (status <> 'SUCCEEDED' OR (exit_code = 0 AND signal IS NULL)),
+    CHECK (status <> 'SUCCEEDED' OR (exit_code IS 0 AND signal IS NULL)),
     CHECK (status NOT LIKE 'FAILED%' OR reason IS NOT NULL),
     CHECK (exit_code IS NULL OR signal IS NULL),
     CHECK (setup_exit_code IS NULL OR setup_signal IS NULL),

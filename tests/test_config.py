@@ -1,0 +1,118 @@
+"""The administrator's settings: what can be said, and where and why the rest is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sysjobs.config import Settings, read_settings
+from sysjobs.errors import ConfigError
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "sysjobs.toml"
+
+
+def test_without_a_file(path: Path) -> None:
+    assert read_settings(path) == Settings()
+
+
+READ = [
+    ("", Settings()),
+    ("# nothing\n[node]\n", Settings()),
+    ("[node]\ncpus = 8\nmemory = '16G'\n", Settings(cpus=8000, memory=16 << 30)),
+    ("[node]\ncpus = 0.5\nmemory = 4096\n", Settings(cpus=500, memory=4096)),
+    (
+        "[node]\nreserve-cpus = '1.5'\nreserve-memory = '1G'\n",
+        Settings(reserve_cpus=1500, reserve_memory=1 << 30),
+    ),
+    ("[jobs]\ngrace = '1m30s'\nkeep-failed = 0\n", Settings(grace=90.0, keep_failed=0)),
+    ("[jobs]\ngrace = 5\n", Settings(grace=5.0)),
+    ("jobs.grace = 5\n", Settings(grace=5.0)),
+    ("node = {cpus = 2}\n", Settings(cpus=2000)),
+]
+
+
+@pytest.mark.parametrize(("text", "settings"), READ)
+def test_read(path: Path, text: str, settings: Settings) -> None:
+    path.write_text(text)
+    assert read_settings(path) == settings
+
+
+def test_later_files_go_before_earlier_ones(path: Path) -> None:
+    path.write_text("[node]\ncpus = 1\nmemory = '1G'\n[jobs]\ngrace = 1\n")
+    directory = path.with_name("sysjobs.toml.d")
+    directory.mkdir()
+    (directory / "10-a.toml").write_text("[node]\ncpus = 2\n[jobs]\ngrace = 2\n")
+    (directory / "20-b.toml").write_text("[jobs]\ngrace = 3\n")
+    (directory / "30-c.toml.dpkg-old").write_text("[jobs]\ngrace = 4\n")
+    assert read_settings(path) == Settings(cpus=2000, memory=1 << 30, grace=3.0)
+    path.unlink()
+    assert read_settings(path) == Settings(cpus=2000, grace=3.0)
+
+
+# A file, the line that is wrong, and what is said.
+WRONG = [
+    (
+        "[node]\ncpu = 4\n",
+        2,
+        "[node] has no setting 'cpu'. It has cpus, memory, reserve-cpus, reserve-memory.",
+    ),
+    ("\n\n[nodes]\ncpus = 4\n", 3, "there are no settings 'nodes'. The tables are [node], [jobs]."),
+    ("cpus = 4\n", 1, "there are no settings 'cpus'. The tables are [node], [jobs]."),
+    ("node = 4\n", 1, "there are no settings 'node'. The tables are [node], [jobs]."),
+    ("[[node]]\ncpus = 4\n", 1, "there are no settings 'node'. The tables are [node], [jobs]."),
+    ("[node]\ncpus = 'many'\n", 2, "cpus 'many' is not a number of CPUs. Give a number"),
+    ("[node]\ncpus = -1\n", 2, "cpus '-1' is not a number of CPUs."),
+    ("[node]\ncpus = true\n", 2, "cpus is True, not a text or number."),
+    ("[node]\ncpus = [1]\n", 2, "cpus is [1], not a text or number."),
+    ("[node]\ncpus = nan\n", 2, "cpus 'nan' is not a number of CPUs."),
+    ("[node]\n# cpus = 1\n\n  'memory' = '4X'\n", 4, "memory '4X' is not an amount of memory."),
+    ("[jobs]\ngrace = 'soon'\n", 2, "grace 'soon' is not a duration."),
+    ("[jobs]\ngrace = 00:30:00\n", 2, "grace is datetime.time(0, 30), not a text or number."),
+    ("[jobs]\nkeep-failed = 1001\n", 2, "keep-failed is 1001, not a number from 0 to 1000."),
+    ("[jobs]\nkeep-failed = '5'\n", 2, "keep-failed is '5', not a number from 0 to 1000."),
+    ("[node]\ncpus = 4\n[jobs]\ncpus = 4\n", 4, "[jobs] has no setting 'cpus'. It has grace, keep-failed."),
+    ("jobs.cpus = 4\n", 1, "[jobs] has no setting 'cpus'."),
+    ("[node]\ncpus = 4\n[ jobs ] # here\ngrace = 'x'\n", 4, "grace 'x' is not a duration."),
+    ("node = {cpus = 1}\njobs = {cpus = 4}\n", 2, "[jobs] has no setting 'cpus'."),
+]
+
+
+@pytest.mark.parametrize(("text", "line", "said"), WRONG)
+def test_wrong(path: Path, text: str, line: int, said: str) -> None:
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        read_settings(path)
+    assert f"{caught.value.message} {caught.value.hint}".startswith(f"{path}, line {line}: {said}")
+
+
+def test_the_file_that_is_wrong_is_named(path: Path) -> None:
+    path.write_text("[jobs]\ngrace = 1\n")
+    other = path.with_name("sysjobs.toml.d") / "local.toml"
+    other.parent.mkdir()
+    other.write_text("[jobs]\ngrace = 'x'\n")
+    with pytest.raises(ConfigError, match=r"local\.toml, line 2: "):
+        read_settings(path)
+
+
+@pytest.mark.parametrize("text", ["[node\n", "[node]\ncpus = \n", "[node]\ncpus = 1\ncpus = 2\n", "{}"])
+def test_not_toml(path: Path, text: str) -> None:
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=r"sysjobs\.toml isn't TOML: .*at line \d") as caught:
+        read_settings(path)
+    assert caught.value.hint
+
+
+def test_not_a_text(path: Path) -> None:
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="can't be read"):
+        read_settings(path)
+
+
+def test_not_a_file(path: Path) -> None:
+    path.mkdir()
+    with pytest.raises(ConfigError, match="can't be read"):
+        read_settings(path)
