@@ -63,7 +63,7 @@ class Peer:
 
 
 def peer_of(sock: socket.socket) -> Peer:
-    _, uid, gid = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    _, uid, gid = struct.unpack("iII", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     try:
         user = pwd.getpwuid(uid).pw_name
     except KeyError:

@@ -1,4 +1,4 @@
-"""What root sees of the queue on a node: the daemon's process, units, cgroups; and a place for jobs' files."""
+"""What root sees of the queue on a node: the daemon, units, cgroups; and a place for jobs and their files."""
 
 from __future__ import annotations
 

@@ -50,8 +50,8 @@ ODD_NAMES = {
 PLAIN = {b"HOME": b"/home/alice", b"PATH": b"/usr/bin:/bin", b"PWD": b"/home/alice", b"USER": b"mine"}
 SESSION = (
     b"XDG_RUNTIME_DIR XDG_SESSION_ID XDG_SESSION_TYPE XDG_SEAT XDG_VTNR DBUS_SESSION_BUS_ADDRESS "
-    b"SSH_AUTH_SOCK SSH_AGENT_PID SSH_CONNECTION SSH_CLIENT SSH_TTY JOURNAL_STREAM NOTIFY_SOCKET LISTEN_FDS LISTEN_PID"
-    b" WATCHDOG_USEC INVOCATION_ID"
+    b"SSH_AUTH_SOCK SSH_AGENT_PID SSH_CONNECTION SSH_CLIENT SSH_TTY JOURNAL_STREAM NOTIFY_SOCKET LISTEN_FDS "
+    b"LISTEN_PID WATCHDOG_USEC INVOCATION_ID"
 ).split()
 DIRECTORIES = [
     b"with spaces ", b"'quotes\" $HOME %h;", b"new\nline", b"\xff\xfe", b"\xc3\xa9", b"-x",
@@ -210,8 +210,7 @@ def test_what_a_job_is_told(queue: QueueOnNode) -> None:
 
 
 def test_a_session_is_not_inherited(queue: QueueOnNode) -> None:
-    session = {name: b"theirs" for name in SESSION}
-    found = seen(queue, submit_with(queue, PLAIN | session))
+    found = seen(queue, submit_with(queue, PLAIN | dict.fromkeys(SESSION, b"theirs")))
     assert found.inherited() == PLAIN
     assert (
         found.environ[b"INVOCATION_ID"].decode()

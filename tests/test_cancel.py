@@ -219,7 +219,7 @@ def test_those_that_are_named_and_no_others(node: Node, alice: Place) -> None:
     sleepers = [
         alice.submit("--cpus", "0", "-n", name, "sleep", "1000") for name in ("a", "b", "b", "c", "d", "e")
     ]
-    first, second, third, fourth, fifth, last = sleepers
+    second, third, fourth, fifth, last = sleepers[1:]
 
     def cancelled() -> set[int]:
         alice.wait(*(job for job, state in alice.jobs("-s").items() if alice.show(job)["cancelled_by"]))

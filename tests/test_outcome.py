@@ -1,7 +1,8 @@
 """How a unit's end is read: each row of what was measured on systemd 252 and 257, from its properties on.
 
-A row has the properties as systemd gives them, what the start scripts left, and what is made of both: when
-nobody stopped the unit or its stop was missed, and when the daemon saw systemd begin to stop it.
+A row has the properties as systemd gives them, with RemainAfterExit as all units of jobs have it, and what
+the start scripts left. Its end is read twice: as if nobody stopped the unit, or its stop was missed, and as if
+the daemon saw systemd begin to stop it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from hypothesis import given
 from sysjobs.engine.outcome import Seen, end_time, has_ended, outcome
 from sysjobs.engine.script import Traces
 from sysjobs.engine.units import Unit, updated
-from sysjobs.jobs import Outcome, Status
+from sysjobs.jobs import Exit, Outcome, Status
 from tests.models import sights
 
 Code = tuple[int, int]
@@ -51,237 +52,90 @@ def told(end: Outcome) -> str:
     return text + (f"; setup: {end.setup}" if end.setup else "")
 
 
-# What happened, the unit, traces, what it means, and what it means if the daemon saw a stop begin.
-ROWS: list[tuple[str, Unit | None, Traces, str, str | None]] = [
-    ("exit 0", unit("exited", "success", (1, 0)), RUN, "SUCCEEDED, exit code 0", None),
-    ("exit 3", unit("failed", "exit-code", (1, 3)), RUN, "FAILED exit-code, exit code 3", None),
-    ("SEGV", unit("failed", "signal", (2, 11)), RUN, "FAILED signal, SIGSEGV", None),
-    ("ABRT with core", unit("failed", "core-dump", (3, 6)), RUN, "FAILED signal, SIGABRT, core dumped", None),
-    ("SIGKILL from outside", unit("failed", "signal", (2, 9)), RUN, "FAILED_DRIVER killed, SIGKILL", None),
-    ("SIGTERM to main", unit("exited", "success", (2, 15)), RUN, "FAILED signal, SIGTERM", None),
-    (
-        "setup exits 1",
-        unit("failed", "exit-code", (0, 0), (1, 1)),
-        SETUP,
-        "FAILED_SETUP setup; setup: exit code 1",
-        None,
-    ),
-    (
-        "setup is killed",
-        unit("failed", "signal", (0, 0), (2, 9)),
-        SETUP,
-        "FAILED_DRIVER killed; setup: SIGKILL",
-        None,
-    ),
-    (
-        "setup runs into TimeoutStartUSec",
-        unit("failed", "timeout", (0, 0), (2, 15)),
-        SETUP,
-        "FAILED_SETUP setup; setup: SIGTERM",
-        None,
-    ),
-    (
-        "setup ended, then the run failed",
-        unit("failed", "exit-code", (1, 3), (1, 0)),
-        RUN,
-        "FAILED exit-code, exit code 3; setup: exit code 0",
-        None,
-    ),
-    (
-        "cwd missing",
-        unit("failed", "exit-code", (1, 200)),
-        NOTHING,
-        "FAILED_DRIVER no-directory, exit code 200",
-        None,
-    ),
-    (
-        "script missing",
-        unit("failed", "exit-code", (1, 203)),
-        NOTHING,
-        "FAILED_DRIVER no-command, exit code 203",
-        None,
-    ),
-    (
-        "script missing after setup",
-        unit("failed", "exit-code", (1, 203), (1, 0)),
-        SETUP,
-        "FAILED_DRIVER no-command, exit code 203; setup: exit code 0",
-        None,
-    ),
-    (
-        "user missing",
-        unit("failed", "exit-code", (1, 217)),
-        NOTHING,
-        "FAILED_DRIVER no-user, exit code 217",
-        None,
-    ),
-    (
-        "user missing, in setup",
-        unit("failed", "exit-code", (0, 0), (1, 217)),
-        NOTHING,
-        "FAILED_DRIVER no-user; setup: exit code 217",
-        None,
-    ),
-    (
-        "group missing",
-        unit("failed", "exit-code", (1, 216)),
-        NOTHING,
-        "FAILED_DRIVER no-group, exit code 216",
-        None,
-    ),
-    (
-        "stdin missing",
-        unit("failed", "exit-code", (1, 208)),
-        NOTHING,
-        "FAILED_DRIVER no-stdin, exit code 208",
-        None,
-    ),
-    (
-        "log missing",
-        unit("failed", "exit-code", (1, 209)),
-        NOTHING,
-        "FAILED_DRIVER no-log, exit code 209",
-        None,
-    ),
-    (
-        "a status without a name",
-        unit("failed", "exit-code", (1, 226)),
-        NOTHING,
-        "FAILED_DRIVER start, exit code 226",
-        None,
-    ),
-    ("no process could be forked", unit("failed", "resources", (0, 0)), NOTHING, "FAILED_DRIVER start", None),
-    (
-        "RuntimeMaxUSec",
-        unit("failed", "timeout", (2, 15)),
-        RUN,
-        "FAILED_DRIVER unit-timeout, SIGTERM",
-        None,
-    ),
-    (
-        "RuntimeMaxUSec, TERM ignored",
-        unit("failed", "timeout", (2, 9)),
-        RUN,
-        "FAILED_DRIVER unit-timeout, SIGKILL",
-        None,
-    ),
-    (
-        "RuntimeMaxUSec, a trap exits 0",
-        unit("failed", "timeout", (1, 0)),
-        RUN,
-        "SUCCEEDED, exit code 0",
-        None,
-    ),
-    (
-        "StopUnit, dies by TERM: the signals before it was unloaded",
-        unit("dead", "success", (2, 15)),
-        RUN,
-        "CANCELLED stopped, SIGTERM",
-        "CANCELLED stopped, SIGTERM",
-    ),
-    (
-        "StopUnit, a trap exits 0: the signals before it was unloaded",
-        unit("dead", "success", (1, 0)),
-        RUN,
-        "CANCELLED stopped, exit code 0",
-        "CANCELLED stopped, exit code 0",
-    ),
-    ("StopUnit, long unloaded", None, RUN, "FAILED_DRIVER lost", "FAILED_DRIVER lost"),
-    (
-        "StopUnit, a trap exits 5",
-        unit("failed", "exit-code", (1, 5)),
-        RUN,
-        "FAILED exit-code, exit code 5",
-        "CANCELLED stopped, exit code 5",
-    ),
-    (
-        "StopUnit, TERM ignored",
-        unit("failed", "timeout", (2, 9)),
-        RUN,
-        "FAILED_DRIVER unit-timeout, SIGKILL",
-        "CANCELLED stopped, SIGKILL",
-    ),
-    (
-        "StopUnit during setup",
-        unit("failed", "signal", (0, 0), (2, 15)),
-        SETUP,
-        "FAILED_SETUP setup; setup: SIGTERM",
-        "CANCELLED stopped; setup: SIGTERM",
-    ),
-    (
-        "OOM of main, OOMPolicy stop or kill",
-        unit("failed", "oom-kill", (2, 9)),
-        RUN,
-        "FAILED_DRIVER oom, SIGKILL",
-        "FAILED_DRIVER oom, SIGKILL",
-    ),
-    ("OOM of main, continue", unit("failed", "signal", (2, 9)), RUN, "FAILED_DRIVER killed, SIGKILL", None),
-    (
-        "OOM of a child, stop",
-        unit("failed", "oom-kill", (2, 15)),
-        RUN,
-        "FAILED_DRIVER oom, SIGTERM",
-        "FAILED_DRIVER oom, SIGTERM",
-    ),
-    (
-        "OOM of a child, kill",
-        unit("failed", "oom-kill", (2, 9)),
-        RUN,
-        "FAILED_DRIVER oom, SIGKILL",
-        "FAILED_DRIVER oom, SIGKILL",
-    ),
-    ("OOM of a child, continue", unit("exited", "success", (1, 0)), RUN, "SUCCEEDED, exit code 0", None),
-    (
-        "OOM of setup",
-        unit("failed", "oom-kill", (0, 0), (2, 9)),
-        SETUP,
-        "FAILED_DRIVER oom; setup: SIGKILL",
-        "FAILED_DRIVER oom; setup: SIGKILL",
-    ),
-    (
-        "OOM by the slice's limit, stop",
-        unit("failed", "oom-kill", (2, 9)),
-        RUN,
-        "FAILED_DRIVER oom, SIGKILL",
-        None,
-    ),
-    (
-        "OOM by the slice's limit, continue",
-        unit("failed", "signal", (2, 9)),
-        RUN,
-        "FAILED_DRIVER killed, SIGKILL",
-        None,
-    ),
-    (
-        "setup exits 7, a reload of systemd 252 forgot",
-        unit("failed", "exit-code", (0, 0), (0, 0)),
-        Traces("setup", setup_code=7),
-        "FAILED_SETUP setup; setup: exit code 7",
-        None,
-    ),
-    (
-        "setup is killed, a reload of systemd 252 forgot",
-        unit("failed", "exit-code", (0, 0), (0, 0)),
-        SETUP,
-        "FAILED_SETUP setup",
-        None,
-    ),
-]
+# What happened | state, Result | main's code and status | ExecStartPre's | how far the scripts came | what it
+# means | what it means where the daemon saw a stop begin, if one can lead there.
+TABLE = """
+exit 0                       | exited success   | 1,0   |       | run   | SUCCEEDED
+exit 3                       | failed exit-code | 1,3   |       | run   | FAILED exit-code
+exit 3 after setup           | failed exit-code | 1,3   | 1,0   | run   | FAILED exit-code
+SEGV                         | failed signal    | 2,11  |       | run   | FAILED signal
+ABRT with core               | failed core-dump | 3,6   |       | run   | FAILED signal
+SIGKILL from outside         | failed signal    | 2,9   |       | run   | FAILED_DRIVER killed
+SIGTERM to main              | exited success   | 2,15  |       | run   | FAILED signal
+setup exits 1                | failed exit-code | 0,0   | 1,1   | setup | FAILED_SETUP setup
+setup exits 1, then a reload | failed exit-code | 0,0   | 0,0   | setup | FAILED_SETUP setup
+setup is killed              | failed signal    | 0,0   | 2,9   | setup | FAILED_DRIVER killed
+TimeoutStartUSec of setup    | failed timeout   | 0,0   | 2,15  | setup | FAILED_SETUP setup
+cwd missing                  | failed exit-code | 1,200 |       |       | FAILED_DRIVER no-directory
+script missing               | failed exit-code | 1,203 |       |       | FAILED_DRIVER no-command
+script missing after setup   | failed exit-code | 1,203 | 1,0   | setup | FAILED_DRIVER no-command
+stdin missing                | failed exit-code | 1,208 |       |       | FAILED_DRIVER no-stdin
+log missing                  | failed exit-code | 1,209 |       |       | FAILED_DRIVER no-log
+group missing                | failed exit-code | 1,216 |       |       | FAILED_DRIVER no-group
+user missing                 | failed exit-code | 1,217 |       |       | FAILED_DRIVER no-user
+user missing, setup          | failed exit-code | 0,0   | 1,217 |       | FAILED_DRIVER no-user
+a status without a name      | failed exit-code | 1,226 |       |       | FAILED_DRIVER start
+no process could be forked   | failed resources | 0,0   |       |       | FAILED_DRIVER start
+RuntimeMaxUSec               | failed timeout   | 2,15  |       | run   | FAILED_DRIVER unit-timeout
+RuntimeMaxUSec, TERM ignored | failed timeout   | 2,9   |       | run   | FAILED_DRIVER unit-timeout
+RuntimeMaxUSec, trap exits 0 | failed timeout   | 1,0   |       | run   | SUCCEEDED
+StopUnit, dies by TERM       | dead success     | 2,15  |       | run   | CANCELLED stopped          | CANCELLED stopped
+StopUnit, trap exits 0       | dead success     | 1,0   |       | run   | CANCELLED stopped          | CANCELLED stopped
+StopUnit, unloaded since     | gone             |       |       | run   | FAILED_DRIVER lost         | FAILED_DRIVER lost
+StopUnit, trap exits 5       | failed exit-code | 1,5   |       | run   | FAILED exit-code           | CANCELLED stopped
+StopUnit, TERM ignored       | failed timeout   | 2,9   |       | run   | FAILED_DRIVER unit-timeout | CANCELLED stopped
+StopUnit during setup        | failed signal    | 0,0   | 2,15  | setup | FAILED_SETUP setup         | CANCELLED stopped
+OOM of main, stop or kill    | failed oom-kill  | 2,9   |       | run   | FAILED_DRIVER oom          | FAILED_DRIVER oom
+OOM of main, continue        | failed signal    | 2,9   |       | run   | FAILED_DRIVER killed
+OOM of a child, stop         | failed oom-kill  | 2,15  |       | run   | FAILED_DRIVER oom          | FAILED_DRIVER oom
+OOM of a child, kill         | failed oom-kill  | 2,9   |       | run   | FAILED_DRIVER oom          | FAILED_DRIVER oom
+OOM of a child, continue     | exited success   | 1,0   |       | run   | SUCCEEDED
+OOM of setup                 | failed oom-kill  | 0,0   | 2,9   | setup | FAILED_DRIVER oom          | FAILED_DRIVER oom
+OOM of the slice, stop       | failed oom-kill  | 2,9   |       | run   | FAILED_DRIVER oom          | FAILED_DRIVER oom
+OOM of the slice, continue   | failed signal    | 2,9   |       | run   | FAILED_DRIVER killed
+"""
 
 
-@pytest.mark.parametrize(("end", "traces", "expected"), [row[1:4] for row in ROWS], ids=[r[0] for r in ROWS])
-def test_nobody_seen_stopping_it(end: Unit | None, traces: Traces, expected: str) -> None:
-    assert told(outcome(Seen(end, traces))) == expected
+def code(text: str) -> Code | None:
+    first, _, second = text.partition(",")
+    return (int(first), int(second)) if text else None
 
 
+def row(line: str) -> tuple[str, Unit | None, Traces, str, str | None]:
+    what, ended, main, setup, phase, meaning, *seen = map(str.strip, line.split("|"))
+    state, _, result = ended.partition(" ")
+    end = None if state == "gone" else unit(state, result, code(main) or (0, 0), code(setup))
+    return what, end, Traces(phase or None), meaning, seen[0] if seen else None
+
+
+ROWS = [row(line) for line in TABLE.strip().splitlines()]
 STOPS = [row for row in ROWS if row[4] is not None]
+
+
+def short(end: Outcome) -> str:
+    return f"{end.status} {end.reason.code}" if end.reason else end.status.value
+
+
+@pytest.mark.parametrize(
+    ("end", "traces", "expected"), [row[1:4] for row in ROWS], ids=[row[0] for row in ROWS]
+)
+def test_nobody_seen_stopping_it(end: Unit | None, traces: Traces, expected: str) -> None:
+    found = outcome(Seen(end, traces))
+    assert short(found) == expected
+    if end is not None:
+        assert found.main == exit_of(end.main_code, end.main_status)
+        assert found.setup == exit_of(end.setup_code, end.setup_status)
+
+
+def exit_of(code: int, status: int) -> Exit | None:
+    return [None, Exit(status), Exit(signal=status), Exit(signal=status, dumped=True)][code]
 
 
 @pytest.mark.parametrize(
     ("end", "traces", "_", "expected"), [r[1:] for r in STOPS], ids=[r[0] for r in STOPS]
 )
 def test_seen_being_stopped(end: Unit | None, traces: Traces, _: str, expected: str) -> None:
-    assert told(outcome(Seen(end, traces, stopped=True))) == expected
+    assert short(outcome(Seen(end, traces, stopped=True))) == expected
 
 
 @pytest.mark.parametrize(("end", "traces", "_", "stopped"), [r[1:] for r in STOPS], ids=[r[0] for r in STOPS])
@@ -289,7 +143,12 @@ def test_stopped_because_the_machine_goes_down(
     end: Unit | None, traces: Traces, _: str, stopped: str
 ) -> None:
     expected = stopped.replace("CANCELLED stopped", "FAILED_DRIVER reboot").replace("lost", "reboot")
-    assert told(outcome(Seen(end, traces, stopped=True, rebooting=True))) == expected
+    assert short(outcome(Seen(end, traces, stopped=True, rebooting=True))) == expected
+
+
+def test_what_a_reload_of_systemd_252_forgot_is_in_the_traces() -> None:
+    end = unit("failed", "exit-code", (0, 0), (0, 0))
+    assert told(outcome(Seen(end, Traces("setup", setup_code=7)))) == "FAILED_SETUP setup; setup: exit code 7"
 
 
 @pytest.mark.parametrize("main", [(1, 0), (2, 15)])

@@ -88,7 +88,7 @@ def test_arguments_arrive_byte_for_byte(arguments: list[bytes]) -> None:
 
 
 NAMES = [
-    ({"command": ["/opt/x/train.py", "--lr"]}, "train.py"),
+    ({"command": ["/srv/x/train.py", "--lr"]}, "train.py"),
     ({"command": ["train"]}, "train"),
     ({"command": ["./a b"]}, "a b"),
     ({"command": [{"b64": "/3g="}]}, "\ufffdx"),

@@ -58,7 +58,8 @@ class Bus:
     """Calls of the manager, and signals of units whose names begin with `prefix`."""
 
     def __init__(self, address: str, prefix: str) -> None:
-        self._prefix = _escape(prefix)
+        self._prefix = _unit_path(prefix)
+        self._muted: set[bytes] = set()
         self._signals: list[Signal] = []
         self._seen = 0
         self._bus = dbuslib.DBusAddress(f"unix:path={address}".encode(), peer_to_peer=True)
@@ -79,7 +80,7 @@ class Bus:
         def changed(msg: Any, error: object = None, userdata: object = None) -> None:
             self._seen += 1
             path: bytes = msg.get_path()
-            if path.startswith(self._prefix, len(_UNIT_PREFIX)):
+            if path.startswith(self._prefix) and path not in self._muted:
                 msg.process_reply(False)
                 interface, values = msg.body[0], msg.body[1]
                 # An empty dict reads as an empty list.
@@ -92,7 +93,8 @@ class Bus:
             self._seen += 1
             msg.process_reply(False)
             path: bytes = msg.body[1]
-            if path.startswith(self._prefix, len(_UNIT_PREFIX)):
+            if path.startswith(self._prefix):
+                self._muted.discard(path)
                 self._signals.append((unescape(path), "", {}))
 
         return removed
@@ -103,6 +105,10 @@ class Bus:
 
     def fileno(self) -> int:
         return self._fd
+
+    def mute(self, unit: str) -> None:
+        """Leave this unit's changes unread, which is most of what a signal costs, until it is unloaded."""
+        self._muted.add(_unit_path(unit))
 
     @property
     def has_signals(self) -> bool:
@@ -227,6 +233,7 @@ def _unit_path(unit: str) -> bytes:
     return _UNIT_PREFIX + _escape(unit)
 
 
+@functools.lru_cache(maxsize=1024)
 def unescape(path: bytes) -> str:
     """The unit that an object path names."""
     first, *rest = path[len(_UNIT_PREFIX) :].decode().split("_")

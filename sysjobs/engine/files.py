@@ -73,9 +73,11 @@ class JobFiles:
     def clean(self, job: Job) -> None:
         """Remove the job's directory under /run."""
         directory = f"{self._scripts}/{job.id}"
+        doomed = f"{directory}.old"
+        # One that was interrupted may have left that.
+        shutil.rmtree(doomed, ignore_errors=True)
         with suppress(FileNotFoundError):
             # Moved first, so that its owner can't fill it faster than it is emptied under its old name.
-            doomed = f"{directory}.old"
             Path(directory).rename(doomed)
             shutil.rmtree(doomed, ignore_errors=True)
 

@@ -21,9 +21,15 @@ _IDENTIFIER = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
 STEPS = ("log", "directory", "command")
 """Steps of a script that can fail, by the names that its traces use."""
 
-# Names that a shell keeps for itself or refuses to set: these travel through env(1), as do those that no
-# shell can name, such as bash's exported functions.
-_RESERVED = frozenset(b"BASHOPTS BASH_VERSINFO EUID GROUPS LINENO OPTIND PPID SHELLOPTS UID _".split())
+# Names that sh, which may be bash, keeps for itself or refuses to set: these travel through env(1), as do
+# those that no shell can name, such as bash's exported functions.
+_RESERVED = frozenset(
+    b"""
+    BASHOPTS BASHPID BASH_ALIASES BASH_ARGC BASH_ARGV BASH_CMDS BASH_COMMAND BASH_COMPAT BASH_LINENO
+    BASH_SOURCE BASH_SUBSHELL BASH_VERSINFO BASH_XTRACEFD DIRSTACK EPOCHREALTIME EPOCHSECONDS EUID
+    FUNCNAME GROUPS HISTCMD LINENO OPTIND PIPESTATUS PPID RANDOM SECONDS SHELLOPTS SRANDOM UID _
+    """.split()
+)
 
 # systemd gives these to each unit: an account's environment if none was exported, else the submitter's take
 # their place. What describes the unit itself (INVOCATION_ID, MEMORY_PRESSURE_*) stays.
@@ -122,24 +128,34 @@ def _script(
     ]
     # After the log, so that the shell's own words about a directory or a limit are found there.
     lines += [trap(b"directory"), b"cd -- %s || exit" % quote(payload.workdir), trap(b"command")]
+    # Where sh is bash, an exec that fails would run no trap.
+    lines.append(b'[ -z "${BASH_VERSION-}" ] || shopt -s execfail')
     if payload.umask is not None:
         lines.append(b"umask %04o" % payload.umask)
     lines += _limits(payload.limits)
     lines.append(b"unset " + b" ".join(_NOBODYS if payload.environment is None else _FROM_SYSTEMD + _NOBODYS))
     lines += [b"export %s=%s" % (name, quote(value)) for name, value in exported.items()]
     words = b" ".join(map(quote, command))
-    if odd:
-        # env(1) would turn a command that can't be executed into an exit code of the job's own.
-        name = quote(command[0])
-        lines.append(b"command -v -- %s >/dev/null || { echo %s: not found; exit 127; }" % (name, name))
-        if b"/" in command[0]:
-            lines.append(
-                b"[ -x %s ] && [ ! -d %s ] || { echo %s: Permission denied; exit 126; }" % ((name,) * 3)
-            )
+    # bash would take a command that begins with a dash for an option of exec.
+    if odd or command[0].startswith(b"-"):
+        lines += _look_up(command[0])
+        if b"=" in command[0]:
+            # env(1) would take it for a variable; nice(1) as it is here only executes it.
+            words = b"/usr/bin/nice -n 0 -- " + words
         entries = b" ".join(quote(name + b"=" + value) for name, value in odd.items())
         words = b"/usr/bin/env -- %s %s" % (entries, words)
-    lines.append(b"exec " + words)
+    lines += [b"exec " + words, b"exit"]
     return b"\n".join(lines) + b"\n"
+
+
+def _look_up(command: bytes) -> list[bytes]:
+    """Lines for a command that env(1) is to execute: its failure to would look like the job's exit code."""
+    name = quote(command)
+    missing = b"{ echo %s: not found; exit 127; }" % name
+    if b"/" not in command:
+        return [b"command -v -- %s >/dev/null || %s" % (name, missing)]
+    denied = b"{ echo %s: Permission denied; exit 126; }" % name
+    return [b"[ -e %s ] || %s" % (name, missing), b"[ -x %s ] && [ ! -d %s ] || %s" % (name, name, denied)]
 
 
 def _limits(limits: dict[str, int]) -> list[bytes]:

@@ -146,6 +146,8 @@ class Systemd:
             self._keep_failed(job.unit)
             del self._tracked[job.id]
             return Observation(job.id, held=False, empty=self._is_empty(job))
+        if self._is_empty(job):
+            self.bus.mute(job.unit)
         self._ask("StopUnit", "ss", job.unit, "replace")
         return None
 

@@ -1,0 +1,136 @@
+"""Files of a job: where they are, and that nothing in a directory of the job's user can fool the daemon."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sysjobs.engine import StartFailed
+from sysjobs.engine.files import JobFiles
+from sysjobs.engine.script import Traces
+from sysjobs.jobs import Job
+from sysjobs.payload import Payload
+from tests.models import queued
+
+PAYLOAD = Payload((b"true",), setup=b"make")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> JobFiles:
+    for name in ("scripts", "logs"):
+        (tmp_path / name).mkdir()
+    return JobFiles(tmp_path / "scripts", tmp_path / "logs")
+
+
+@pytest.fixture
+def job() -> Job:
+    return queued(uid=os.getuid(), gid=os.getgid(), has_setup=True)
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+LOGS: list[tuple[dict[str, Any], bool, str]] = [
+    ({}, False, "alice/42.log"),
+    ({}, True, "alice/42.setup.log"),
+    ({"attempt": 2}, False, "alice/42.2.log"),
+    ({"attempt": 2}, True, "alice/42.2.setup.log"),
+    ({"user": "DOMAIN\\alice"}, False, "1000/42.log"),
+    ({"user": "a.b-c@d"}, False, "a.b-c@d/42.log"),
+    ({"user": ".."}, False, "1000/42.log"),
+    ({"user": "a/b"}, False, "1000/42.log"),
+    ({"user": "-x"}, False, "1000/42.log"),
+    ({"user": ""}, False, "1000/42.log"),
+]
+
+
+@pytest.mark.parametrize(("fields", "setup", "expected"), LOGS)
+def test_logs(files: JobFiles, tmp_path: Path, fields: dict[str, Any], setup: bool, expected: str) -> None:
+    assert files.log(queued(**fields), setup=setup) == f"{tmp_path}/logs/{expected}"
+
+
+def test_prepare(files: JobFiles, job: Job, tmp_path: Path) -> None:
+    made = files.prepare(job, PAYLOAD)
+    modes = {
+        path: oct(stat.S_IMODE(Path(path).stat().st_mode))
+        for path in (made.directory, made.run, made.setup, files.log_directory(job))
+    }
+    assert list(modes.values()) == ["0o700", "0o400", "0o400", "0o700"]
+    assert names(Path(made.directory)) == ["1.run", "1.setup"]
+    assert files.traces(job) == Traces()
+
+
+def test_prepare_again_leaves_nothing_of_before(files: JobFiles, job: Job) -> None:
+    made = files.prepare(job, PAYLOAD)
+    Path(made.phase).write_text("run\n")
+    files.prepare(job, PAYLOAD)
+    assert files.traces(job) == Traces()
+
+
+def test_clean(files: JobFiles, job: Job, tmp_path: Path) -> None:
+    files.prepare(job, PAYLOAD)
+    files.clean(job)
+    files.clean(job)
+    assert names(tmp_path / "scripts") == []
+    assert names(tmp_path / "logs") == ["alice"]
+
+
+def test_clean_after_one_that_was_interrupted(files: JobFiles, job: Job, tmp_path: Path) -> None:
+    made = files.prepare(job, PAYLOAD)
+    Path(made.directory).rename(f"{made.directory}.old")
+    files.prepare(job, PAYLOAD)
+    files.clean(job)
+    assert names(tmp_path / "scripts") == []
+
+
+def test_a_log_directory_that_is_a_link(files: JobFiles, job: Job, tmp_path: Path) -> None:
+    (tmp_path / "logs" / "alice").symlink_to(tmp_path)
+    with pytest.raises(StartFailed) as caught:
+        files.prepare(job, PAYLOAD)
+    assert caught.value.reason.code == "no-files"
+    assert "logs/alice" in caught.value.reason.text
+
+
+def test_a_log_directory_that_cannot_be_made(files: JobFiles, job: Job, tmp_path: Path) -> None:
+    (tmp_path / "logs").rmdir()
+    with pytest.raises(StartFailed, match=r"logs/alice: No such file or directory\.$"):
+        files.prepare(job, PAYLOAD)
+
+
+TRACES = [
+    ({"phase": "run\n"}, Traces("run")),
+    ({"phase": "setup\n", "setup-code": "7\n"}, Traces("setup", setup_code=7)),
+    ({"phase": "run\n", "failed": "command 127\n"}, Traces("run", "command", 127)),
+    ({"phase": "run\n", "failed": "log 2"}, Traces("run", "log", 2)),
+    ({"phase": "", "failed": "", "setup-code": ""}, Traces()),
+    ({"phase": "ended\n"}, Traces()),
+    ({"failed": "heart 5\n"}, Traces(None, None, 5)),
+    ({"failed": "command\n"}, Traces(None, "command")),
+    ({"failed": "command many\n", "setup-code": "-1\n"}, Traces(None, "command")),
+    ({"setup-code": "1234\n"}, Traces()),
+    ({"setup-code": "\u0663\n"}, Traces()),
+    ({"phase": "run\n" * 10_000_000}, Traces()),
+]
+
+
+@pytest.mark.parametrize(("left", "traces"), TRACES)
+def test_traces(files: JobFiles, job: Job, left: dict[str, str], traces: Traces) -> None:
+    """The user may have written anything there."""
+    made = files.prepare(job, PAYLOAD)
+    for name, text in left.items():
+        Path(made.directory, f"1.{name}").write_text(text)
+    assert files.traces(job) == traces
+
+
+def test_traces_that_are_no_files(files: JobFiles, job: Job, tmp_path: Path) -> None:
+    made = files.prepare(job, PAYLOAD)
+    (tmp_path / "secret").write_text("run\n")
+    Path(made.phase).symlink_to(tmp_path / "secret")
+    os.mkfifo(made.failed)
+    Path(made.setup_code).mkdir()
+    assert files.traces(job) == Traces()
