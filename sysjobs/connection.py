@@ -87,6 +87,8 @@ class Connection:
             if not data:
                 raise Lost("closed by the other side")
             self._buffer += data
+            if not self._buffer.startswith(b"{"):
+                raise self.stranger()
         frame = self._buffer[:end]
         del self._buffer[: end + 1]
         try:

@@ -13,7 +13,7 @@ from sysjobs.ports import Clock
 from sysjobs.protocol import Call, Params
 from sysjobs.queue import Queue
 from sysjobs.resources import parse_duration
-from sysjobs.selectors import ById, ByName, Recent, parse_selector
+from sysjobs.selectors import MAX_ID, ById, ByName, Recent, parse_selector
 from sysjobs.server import Exchange, Peer
 from sysjobs.store import Filter, Store
 from sysjobs.submission import CONTEXT_KEYS, SPEC_KEYS, Submitter, new_job
@@ -24,6 +24,9 @@ CHUNK = 500
 
 MAX_SINGLE_REPLY = 1000
 """Jobs in the one reply of List without `more`."""
+
+MAX_IDS = 10_000
+"""Ids, ranges and names in one call: nobody else is served while they are looked up."""
 
 MAX_REASON = 1000
 MAX_WATCHED = 10_000
@@ -68,7 +71,7 @@ class Handlers:
     def list_jobs(self, exchange: Exchange, call: Call) -> None:
         params = Params(call.parameters, frozenset(("ids", "all_users", "statuses", "unfinished", "limit")))
         peer = exchange.peer
-        ids = params.texts("ids")
+        ids = _bounded(params.texts("ids"))
         limit = params.integer("limit") or 0
         if limit < 0:
             raise Refused(
@@ -80,7 +83,7 @@ class Handlers:
             uid=None if params.flag("all_users") else peer.uid,
             ids=None if ids is None else self._ranges(peer, ids),
             statuses=_statuses(params.texts("statuses"), unfinished=params.flag("unfinished")),
-            limit=limit if call.more else min(limit or MAX_SINGLE_REPLY, MAX_SINGLE_REPLY),
+            limit=min(limit, MAX_ID) if call.more else min(limit or MAX_SINGLE_REPLY, MAX_SINGLE_REPLY),
         )
         jobs, left_out = self.store.find(wanted)
         if ids is not None and not jobs:
@@ -115,7 +118,7 @@ class Handlers:
     def cancel(self, exchange: Exchange, call: Call) -> None:
         params = Params(call.parameters, frozenset(("ids", "all", "reason", "grace")))
         peer = exchange.peer
-        ids = params.texts("ids")
+        ids = _bounded(params.texts("ids"))
         if params.flag("all") == bool(ids):
             raise Refused("Nothing to cancel was named.", "Give either ids or --all.", code="no-ids")
         grace = params.amount("grace")
@@ -156,7 +159,7 @@ class Handlers:
     def watch(self, exchange: Exchange, call: Call) -> None:
         params = Params(call.parameters, frozenset(("ids",)))
         peer = exchange.peer
-        ids = params.texts("ids")
+        ids = _bounded(params.texts("ids"))
         if not ids:
             raise Refused("No jobs to watch were named.", "Give ids.", code="no-ids")
         jobs, missing = self._select(peer, ids)
@@ -245,9 +248,20 @@ def _statuses(names: list[str] | None, *, unfinished: bool) -> list[Status] | No
     return [status for status in statuses if not (unfinished and status.terminal)]
 
 
+def _bounded(ids: list[str] | None) -> list[str] | None:
+    if ids is not None and len(ids) > MAX_IDS:
+        raise Refused(
+            f"{len(ids):,} ids are too many for one call; {MAX_IDS:,} are taken.",
+            "Give ranges such as 3-9.",
+            code="too-many",
+        )
+    return ids
+
+
 def _not_found(ids: list[str]) -> NotFound:
+    shown = [text if len(text) <= 80 else f"{text[:80]}…" for text in ids[:5]]
     return NotFound(
-        f"There is no job {', '.join(ids[:5])}{' …' if len(ids) > 5 else ''}.",
+        f"There is no job {', '.join(shown)}{' …' if len(ids) > 5 else ''}.",
         "`sysjobs queue -a` lists the jobs there are.",
         code="not-found",
     )

@@ -72,6 +72,7 @@ class Queue:
         self._wake = wake
         self._timers = Timers()
         self._idle_users = Timers()
+        self._tidy_at: dict[int, int] = {}
         self._starts_from = 0
         self.online = False
         self.watchers = Watchers()
@@ -204,7 +205,8 @@ class Queue:
             elif job.deadline is not None and job.deadline <= now:
                 self._apply(job, TimeLimitReached(now + int(job.grace * 1_000_000)))
         for uid in self._idle_users.due(now):
-            if not self._holdings.holds(uid):
+            # Only the last time that the user became idle counts.
+            if self._tidy_at[uid] <= now and not self._holdings.holds(uid):
                 self._effects.append(functools.partial(self._engine.tidy, uid))
         self._wake()
 
@@ -386,7 +388,9 @@ class Queue:
     def _give_back(self, job: Job) -> None:
         self._holdings.give_back(job)
         if not self._holdings.holds(job.uid):
-            self._idle_users.at(self._clock.monotonic() + IDLE, job.uid)
+            tidy_at = self._clock.monotonic() + IDLE
+            self._tidy_at[job.uid] = tidy_at
+            self._idle_users.at(tidy_at, job.uid)
 
     def _forget(self, job: Job) -> None:
         self._give_back(job)

@@ -125,15 +125,18 @@ def test_too_long_an_argument_is_refused_at_submit(queue: QueueOnNode) -> None:
 
 def test_the_directory(queue: QueueOnNode) -> None:
     paths = [b"/home/alice/arrives/" + name for name in DIRECTORIES]
-    queue.node.run(["mkdir", "-p", "--", *paths], user="alice")
-    jobs = []
-    for path in paths:
-        submit: list[str | bytes] = ["env", b"--chdir=" + path, "sysjobs", "submit", "--parsable"]
-        jobs.append(int(queue.node.run([*submit, PROBE], user="alice").stdout))
-        jobs.append(int(queue.node.run([*submit, "-C", b"../" + path[20:], PROBE], user="alice").stdout))
-    assert queue.wait(*jobs) == 0
-    seen_paths = [seen(queue, job).workdir for job in jobs]
-    assert seen_paths == [path for path in paths for _ in range(2)]
+    script = """
+        mkdir -p -- "$@"
+        for path; do
+            cd -- "$path"
+            jobs+=($(sysjobs submit --parsable probe) $(sysjobs submit --parsable -C "../${path##*/}" probe))
+        done
+        sysjobs wait "${jobs[@]}" >&2
+        for job in "${jobs[@]}"; do sysjobs logs "$job"; done
+    """
+    output = queue.node.run(["bash", "-euc", script, "bash", *paths], user="alice").stdout
+    found = [Seen(line).workdir for line in output.splitlines()]
+    assert found == [path for path in paths for _ in range(2)]
 
 
 def test_variables(queue: QueueOnNode) -> None:

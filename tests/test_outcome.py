@@ -1,8 +1,8 @@
 """How a unit's end is read: each row of what was measured on systemd 252 and 257, from its properties on.
 
 A row has the properties as systemd gives them, with RemainAfterExit as all units of jobs have it, and what
-the start scripts left. Its end is read twice: as if nobody stopped the unit, or its stop was missed, and as if
-the daemon saw systemd begin to stop it.
+the start scripts left. Its end is read twice: as if nobody stopped the unit, or its stop was missed; and as
+if the daemon saw systemd begin to stop it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def told(end: Outcome) -> str:
 
 
 # What happened | state, Result | main's code and status | ExecStartPre's | how far the scripts came | what it
-# means | what it means where the daemon saw a stop begin, if one can lead there.
+# means | the same or CANCELLED as stopped, if a stop can lead there and the daemon saw it begin.
 TABLE = """
 exit 0                       | exited success   | 1,0   |       | run   | SUCCEEDED
 exit 3                       | failed exit-code | 1,3   |       | run   | FAILED exit-code
@@ -79,19 +79,19 @@ no process could be forked   | failed resources | 0,0   |       |       | FAILED
 RuntimeMaxUSec               | failed timeout   | 2,15  |       | run   | FAILED_DRIVER unit-timeout
 RuntimeMaxUSec, TERM ignored | failed timeout   | 2,9   |       | run   | FAILED_DRIVER unit-timeout
 RuntimeMaxUSec, trap exits 0 | failed timeout   | 1,0   |       | run   | SUCCEEDED
-StopUnit, dies by TERM       | dead success     | 2,15  |       | run   | CANCELLED stopped          | CANCELLED stopped
-StopUnit, trap exits 0       | dead success     | 1,0   |       | run   | CANCELLED stopped          | CANCELLED stopped
-StopUnit, unloaded since     | gone             |       |       | run   | FAILED_DRIVER lost         | FAILED_DRIVER lost
-StopUnit, trap exits 5       | failed exit-code | 1,5   |       | run   | FAILED exit-code           | CANCELLED stopped
-StopUnit, TERM ignored       | failed timeout   | 2,9   |       | run   | FAILED_DRIVER unit-timeout | CANCELLED stopped
-StopUnit during setup        | failed signal    | 0,0   | 2,15  | setup | FAILED_SETUP setup         | CANCELLED stopped
-OOM of main, stop or kill    | failed oom-kill  | 2,9   |       | run   | FAILED_DRIVER oom          | FAILED_DRIVER oom
+StopUnit, dies by TERM       | dead success     | 2,15  |       | run   | CANCELLED stopped          | same
+StopUnit, trap exits 0       | dead success     | 1,0   |       | run   | CANCELLED stopped          | same
+StopUnit, unloaded since     | gone             |       |       | run   | FAILED_DRIVER lost         | same
+StopUnit, trap exits 5       | failed exit-code | 1,5   |       | run   | FAILED exit-code           | stopped
+StopUnit, TERM ignored       | failed timeout   | 2,9   |       | run   | FAILED_DRIVER unit-timeout | stopped
+StopUnit during setup        | failed signal    | 0,0   | 2,15  | setup | FAILED_SETUP setup         | stopped
+OOM of main, stop or kill    | failed oom-kill  | 2,9   |       | run   | FAILED_DRIVER oom          | same
 OOM of main, continue        | failed signal    | 2,9   |       | run   | FAILED_DRIVER killed
-OOM of a child, stop         | failed oom-kill  | 2,15  |       | run   | FAILED_DRIVER oom          | FAILED_DRIVER oom
-OOM of a child, kill         | failed oom-kill  | 2,9   |       | run   | FAILED_DRIVER oom          | FAILED_DRIVER oom
+OOM of a child, stop         | failed oom-kill  | 2,15  |       | run   | FAILED_DRIVER oom          | same
+OOM of a child, kill         | failed oom-kill  | 2,9   |       | run   | FAILED_DRIVER oom          | same
 OOM of a child, continue     | exited success   | 1,0   |       | run   | SUCCEEDED
-OOM of setup                 | failed oom-kill  | 0,0   | 2,9   | setup | FAILED_DRIVER oom          | FAILED_DRIVER oom
-OOM of the slice, stop       | failed oom-kill  | 2,9   |       | run   | FAILED_DRIVER oom          | FAILED_DRIVER oom
+OOM of setup                 | failed oom-kill  | 0,0   | 2,9   | setup | FAILED_DRIVER oom          | same
+OOM of the slice, stop       | failed oom-kill  | 2,9   |       | run   | FAILED_DRIVER oom          | same
 OOM of the slice, continue   | failed signal    | 2,9   |       | run   | FAILED_DRIVER killed
 """
 
@@ -105,7 +105,8 @@ def row(line: str) -> tuple[str, Unit | None, Traces, str, str | None]:
     what, ended, main, setup, phase, meaning, *seen = map(str.strip, line.split("|"))
     state, _, result = ended.partition(" ")
     end = None if state == "gone" else unit(state, result, code(main) or (0, 0), code(setup))
-    return what, end, Traces(phase or None), meaning, seen[0] if seen else None
+    stopped = {"same": meaning, "stopped": "CANCELLED stopped"}[seen[0]] if seen else None
+    return what, end, Traces(phase or None), meaning, stopped
 
 
 ROWS = [row(line) for line in TABLE.strip().splitlines()]

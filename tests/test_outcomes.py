@@ -12,6 +12,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 from unittest.mock import ANY
 
@@ -156,6 +157,8 @@ KINDS = [
          before='sysjobs cancel "$id" >/dev/null', begins=False),
     # What is left behind ends with the job.
     runs("exit 0, a child stays", "setsid nohup sleep 300 & exit 0", "SUCCEEDED", exit_code=0),
+    runs("exit 0, a child ignores SIGTERM", "trap '' TERM; sleep 300 & exit 0", "SUCCEEDED", exit_code=0,
+         options="--grace 1s"),
     runs("exit 3, a child stays", "sleep 60 & exit 3", "FAILED", "exit code 3", "exit-code", exit_code=3),
 ]  # fmt: skip
 COMMON = [number for number, kind in enumerate(KINDS) if kind.user == "alice"]
@@ -178,18 +181,27 @@ def crowd(node: Node) -> Iterator[Crowd]:
         "install -d -o alice -g alice ~alice/begun ~alice/gone /var/log/sysjobs/alice\n"
         "printf '#!/nowhere/to/be/found\\n' | install -o alice -m 755 /dev/stdin ~alice/no-interpreter\n"
     )
-    hold_up = "until [ -e /run/let-go ]; do sleep 0.05; done"
-    first = root.submit("--cpus", node.sh("nproc").strip(), "-c", hold_up)
-    submitted = submit_all(node)
-    node.sh(script(submitted, [kind.before for kind in KINDS]) + "touch /run/let-go\n")
-    acts = [f"until_up\n{kind.meanwhile}" if kind.meanwhile else "true" for kind in KINDS]
-    node.sh(UNTIL_UP + script(submitted, acts))
-    root.wait(first, *(job for _, job in submitted), timeout=120)
-    listed = root.run("queue", "--json", "--limit", "0", f"{first}-{max(job for _, job in submitted)}").stdout
-    begun = node.sh("cat ~alice/begun/* && rm -r ~alice/begun").split()
-    yield Crowd(submitted, {job["id"]: job for job in json.loads(listed)}, Counter(map(int, begun)))
+    first = root.submit(
+        "--cpus", node.sh("nproc").strip(), "-c", "until [ -e /run/let-go ]; do sleep 0.05; done"
+    )
+    try:
+        submitted = submit_all(node)
+        node.sh(script(submitted, [kind.before for kind in KINDS]))
+    finally:
+        node.sh("touch /run/let-go")
+    ids = [first, *(job for _, job in submitted)]
+    try:
+        acts = [f"until_up\n{kind.meanwhile}" if kind.meanwhile else "true" for kind in KINDS]
+        node.sh(UNTIL_UP + script(submitted, acts))
+        root.wait(*ids, timeout=120)
+    finally:
+        root.run("cancel", "--grace", "0", f"{min(ids)}-{max(ids)}", check=False)
+    listed = json.loads(root.run("queue", "--json", "--limit", "0", f"{min(ids)}-{max(ids)}").stdout)
+    begun = node.sh("cat ~alice/begun/*").split()
+    yield Crowd(submitted, {job["id"]: job for job in listed}, Counter(map(int, begun)))
     node.sh(
-        "rm -rf ~alice/core* /run/let-go /var/log/sysjobs/{dave,erin} /var/log/sysjobs/alice/*.log\n"
+        "rm -rf ~alice/{core*,begun,gone,no-interpreter} /run/let-go /var/log/sysjobs/{carol,dave,erin}\n"
+        "rmdir /var/log/sysjobs/alice/*.log/\n"
         "for user in dave erin; do userdel -rf $user 2>/dev/null; done"
     )
 
@@ -256,5 +268,34 @@ def test_reasons_are_sentences(crowd: Crowd) -> None:
 
 def test_nothing_of_them_is_left(crowd: Crowd, node: Node) -> None:
     assert node.run(["test", "-e", "/home/alice/never-to-be-run"], check=False).returncode == 1
-    for job in crowd.jobs:
-        node.wait_for(f"! ls -d /sys/fs/cgroup/sysjobs.slice/*/*/sysjobs-{job}.service 2>/dev/null")
+    names = " ".join(f"-o -name sysjobs-{job}.service" for job in crowd.jobs)
+    node.wait_for(f'[ -z "$(find /sys/fs/cgroup/sysjobs.slice -false {names})" ]')
+
+
+def test_a_child_that_stays_delays_nothing(crowd: Crowd) -> None:
+    for number, job_id in crowd.submitted:
+        if "child" in KINDS[number].name:
+            started, ended = (
+                datetime.fromisoformat(crowd.jobs[job_id][key]) for key in ("started_at", "ended_at")
+            )
+            assert ended - started < timedelta(seconds=20), crowd.jobs[job_id]
+
+
+@pytest.mark.parametrize("reload", ["daemon-reload", "daemon-reexec"])
+def test_systemd_starts_anew(node: Node, reload: str) -> None:
+    """Systemd 252 forgets how a setup ended, if it is reloaded while that runs."""
+    queue = QueueOnNode(node)
+    hold = f"echo up; until [ -e /tmp/{reload} ]; do sleep 0.05; done; "
+    ends = {"exit 0": "SUCCEEDED", "exit 3": "FAILED", "kill -SEGV $$": "FAILED"}
+    options = ["--cpus", "0.01"]
+    jobs = [queue.submit(*options, "-c", hold + end) for end in ends]
+    jobs.append(queue.submit(*options, "--setup", f"{hold} exit 7", "--", "true"))
+    for job in jobs:
+        node.wait_for(f"grep -qs up /var/log/sysjobs/alice/{job}{{,.setup}}.log")
+    node.sh(f"systemctl {reload} && touch /tmp/{reload}")
+    queue.wait(*jobs)
+    shown = [queue.show(job) for job in jobs]
+    assert [job["status"] for job in shown] == [*ends.values(), "FAILED_SETUP"]
+    assert [job["exit_code"] for job in shown] == [0, 3, None, None]
+    assert [job["signal"] for job in shown] == [None, None, 11, None]
+    assert shown[3]["reason"] == "Setup ended with exit code 7."

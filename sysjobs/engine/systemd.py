@@ -146,7 +146,8 @@ class Systemd:
             self._keep_failed(job.unit)
             del self._tracked[job.id]
             return Observation(job.id, held=False, empty=self._is_empty(job))
-        if self._is_empty(job):
+        if tracked.unit.active_state == "active" and self._is_empty(job):
+            # All that can happen now is that it is unloaded.
             self.bus.mute(job.unit)
         self._ask("StopUnit", "ss", job.unit, "replace")
         return None
