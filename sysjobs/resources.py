@@ -13,7 +13,6 @@ from sysjobs.errors import Refused
 DEFAULT_CPUS = 500
 """CPUs of a job that asks for none, in thousandths (SkyPilot's default of half a CPU)."""
 
-MAX_CPUS = 10_000_000
 MAX_MEMORY = 1 << 60
 MAX_SECONDS = 100 * 365 * 86400
 

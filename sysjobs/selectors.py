@@ -18,10 +18,6 @@ _RECENT = re.compile(r"@(?:~(\d{1,9}))?", re.ASCII)
 class ById:
     ids: range
 
-    @property
-    def single(self) -> bool:
-        return len(self.ids) == 1
-
 
 @dataclass(frozen=True, slots=True)
 class Recent:

@@ -131,6 +131,9 @@ def test_traces_that_are_no_files(files: JobFiles, job: Job, tmp_path: Path) -> 
     made = files.prepare(job, PAYLOAD)
     (tmp_path / "secret").write_text("run\n")
     Path(made.phase).symlink_to(tmp_path / "secret")
+    Path(made.ending).symlink_to(tmp_path / "made")
     os.mkfifo(made.failed)
     Path(made.setup_code).mkdir()
     assert files.traces(job) == Traces()
+    files.mark_ending(job)
+    assert names(tmp_path) == ["logs", "scripts", "secret"]

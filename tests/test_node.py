@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 from tests.node import Node, NodeError
 from tests.node.cgroup import Cgroup
 from tests.node.state import NodeState
+from tests.waiting import wait_until
 
 PROGRAM = Path(__file__).resolve().parents[1] / "packaging" / "node"
 
@@ -161,7 +161,7 @@ def test_a_program_that_is_stopped_leaves_nothing(suite: str, node: Node, signum
         program.wait(60)
     if signum == signal.SIGKILL:
         # Nobody could clean up: the kernel ends the node, and the next one removes its folder.
-        _wait_until_unmentioned(name)
+        wait_until(lambda: not _mentions(name))
         with Node(suite):
             pass
     assert name not in {state.name for state in NodeState.existing()}
@@ -192,12 +192,6 @@ def test_program_keeps_enters_and_removes(suite: str, node: Node) -> None:
     program("remove", name)
     assert name not in program("list")
     assert _mentions(name) == ""
-
-
-def _wait_until_unmentioned(name: str) -> None:
-    deadline = time.monotonic() + 30
-    while _mentions(name) and time.monotonic() < deadline:
-        time.sleep(0.02)
 
 
 def _mentions(name: str) -> str:

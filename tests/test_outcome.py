@@ -69,11 +69,15 @@ TimeoutStartUSec of setup    | failed timeout   | 0,0   | 2,15  | setup | FAILED
 cwd missing                  | failed exit-code | 1,200 |       |       | FAILED_DRIVER no-directory
 script missing               | failed exit-code | 1,203 |       |       | FAILED_DRIVER no-command
 script missing after setup   | failed exit-code | 1,203 | 1,0   | setup | FAILED_DRIVER no-command
+no memory for it             | failed exit-code | 1,204 |       |       | FAILED_DRIVER no-memory
+a limit can't be set         | failed exit-code | 1,205 |       |       | FAILED_DRIVER bad-limit
+an OOM score can't be set    | failed exit-code | 1,206 |       |       | FAILED_DRIVER bad-oom-score
 stdin missing                | failed exit-code | 1,208 |       |       | FAILED_DRIVER no-stdin
 log missing                  | failed exit-code | 1,209 |       |       | FAILED_DRIVER no-log
 group missing                | failed exit-code | 1,216 |       |       | FAILED_DRIVER no-group
 user missing                 | failed exit-code | 1,217 |       |       | FAILED_DRIVER no-user
 user missing, setup          | failed exit-code | 0,0   | 1,217 |       | FAILED_DRIVER no-user
+no cgroup for it             | failed exit-code | 1,219 |       |       | FAILED_DRIVER no-cgroup
 a status without a name      | failed exit-code | 1,226 |       |       | FAILED_DRIVER start
 no process could be forked   | failed resources | 0,0   |       |       | FAILED_DRIVER start
 RuntimeMaxUSec               | failed timeout   | 2,15  |       | run   | FAILED_DRIVER unit-timeout

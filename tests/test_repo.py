@@ -229,6 +229,8 @@ def test_modules_are_short(path: Path) -> None:
 
 @pytest.mark.parametrize("path", python_files("tests"), ids=str)
 def test_tests_wait_on_conditions(path: Path) -> None:
+    if path == Path("tests/waiting.py"):
+        return
     for node in ast.walk(syntax(path)):
         match node:
             case ast.Attribute(value=ast.Name(id="time" | "asyncio"), attr="sleep"):
@@ -257,6 +259,6 @@ def test_one_version() -> None:
 
 
 def test_units_are_valid(node: Node) -> None:
-    units = [path.name for path in (REPO / "units").iterdir()]
+    units = [path.name for path in (REPO / "units").iterdir() if path.suffix != ".conf"]
     done = node.run(["systemd-analyze", "verify", *units], check=False)
     assert (done.returncode, done.stdout + done.stderr) == (0, b"")

@@ -149,6 +149,16 @@ def test_setup_runs_where_and_as_the_job_does(attempt: Attempt, tmp_path: Path) 
     assert attempt.setup_log.read_text() == f"{tmp_path}\n0027\n64\n1\nf\nbash\n"
 
 
+def test_a_job_that_was_told_to_end_during_its_setup(attempt: Attempt) -> None:
+    """Its command does not begin when setup takes SIGTERM for a reason to end well."""
+    assert attempt.run(Payload((b"true",), setup=b"true", environment=None), setup=True) == 0
+    attempt.files.mark_ending(attempt.job)
+    attempt.files.mark_ending(attempt.job)
+    assert attempt.again() == -15
+    assert attempt.traces == Traces("run", setup_code=0)
+    assert not attempt.log.exists()
+
+
 def test_setup_that_cannot_begin(attempt: Attempt) -> None:
     payload = Payload((b"x",), setup=b"true", workdir=b"/nowhere", environment=None)
     code = attempt.run(payload, setup=True)

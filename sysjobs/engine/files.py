@@ -81,6 +81,11 @@ class JobFiles:
             Path(directory).rename(doomed)
             shutil.rmtree(doomed, ignore_errors=True)
 
+    def mark_ending(self, job: Job) -> None:
+        """Have the job's command not begin any more when its setup ends."""
+        with suppress(OSError):
+            os.close(os.open(self.files(job).ending, os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o400))
+
     def traces(self, job: Job) -> Traces:
         """What the scripts of the job's attempt left, as far as it makes sense."""
         files = self.files(job)

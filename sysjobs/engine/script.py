@@ -94,6 +94,10 @@ class Files:
     def setup_code(self) -> str:
         return self._path("setup-code")
 
+    @property
+    def ending(self) -> str:
+        return self._path("ending")
+
 
 def quote(data: bytes) -> bytes:
     return b"'" + data.replace(b"'", b"'\\''") + b"'"
@@ -121,11 +125,11 @@ def _script(
     def trap(step: bytes) -> bytes:
         return b"trap 'echo %s $? >%s' EXIT" % (step, failed)
 
-    lines = [
-        b"echo %s >%s" % (phase.encode(), files.phase.encode()),
-        trap(b"log"),
-        b"exec >>%s 2>&1" % quote(log),
-    ]
+    lines = [b"echo %s >%s" % (phase.encode(), files.phase.encode())]
+    if phase == "run" and job.has_setup:
+        # The job was told to end, and its setup took that for a reason to end well.
+        lines.append(b"[ ! -e %s ] || { kill -s TERM $$; exit 143; }" % files.ending.encode())
+    lines += [trap(b"log"), b"exec >>%s 2>&1" % quote(log)]
     # After the log, so that the shell's own words about a directory or a limit are found there.
     lines += [trap(b"directory"), b"cd -- %s || exit" % quote(payload.workdir), trap(b"command")]
     # Where sh is bash, an exec that fails would run no trap.

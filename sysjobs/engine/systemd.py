@@ -114,14 +114,14 @@ class Systemd:
         if tracked is not None and tracked.told:
             # A second SIGTERM means "at once" to many programs.
             return
+        if job.has_setup:
+            self._files.mark_ending(job)
+        # First, and not after the signal: systemd 257 doesn't get over a unit that ends while it is thawed.
+        if self._freezer_state(job) not in (b"", b"running"):
+            self.thaw(job)
         told = self._kill(job, signal.SIGTERM)
         if tracked is not None:
             tracked.told = told
-        try:
-            if self.bus.get(job.unit, UNIT, "FreezerState", "s") not in (b"", b"running"):
-                self.thaw(job)
-        except CallFailed as error:
-            log.warning("%s: its freezer can't be read: %s", job.unit, error)
         # A process that was stopped (SIGSTOP) sees SIGTERM only once it goes on.
         self._kill(job, signal.SIGCONT)
 
@@ -137,6 +137,13 @@ class Systemd:
     def thaw(self, job: Job) -> None:
         self._ask("ThawUnit", "s", job.unit)
 
+    def _freezer_state(self, job: Job) -> bytes:
+        try:
+            return bytes(self.bus.get(job.unit, UNIT, "FreezerState", "s"))
+        except CallFailed as error:
+            log.warning("%s: its freezer can't be read: %s", job.unit, error)
+            return b""
+
     def release(self, job: Job) -> Observation | None:
         tracked = self._tracked.get(job.id)
         if tracked is None:
@@ -151,6 +158,13 @@ class Systemd:
             self.bus.mute(job.unit)
         self._ask("StopUnit", "ss", job.unit, "replace")
         return None
+
+    def _release_again(self, job: Job) -> None:
+        """For a unit that didn't go: it ended while it was thawed, and systemd takes it for frozen."""
+        if self._freezer_state(job) == b"thawing":
+            self.freeze(job)
+        self.thaw(job)
+        self._ask("StopUnit", "ss", job.unit, "replace")
 
     def _keep_failed(self, unit: str) -> None:
         """Have `systemctl status` know the last failed units for a while."""
@@ -261,6 +275,8 @@ class Systemd:
             return self._absent(job)
         tracked = self._tracked.setdefault(job.id, _Tracked(job))
         tracked.unit = unit
+        if tracked.released and unit.active_state == "active" and not unit.has_job:
+            self._release_again(job)
         return self._observation(tracked)
 
     def observe_all(self, jobs: Iterable[Job]) -> list[Observation]:

@@ -14,8 +14,8 @@ Property = tuple[str, str, object]
 
 INFINITY = 2**64 - 1
 TASKS_MAX = 32768
-EXITED, KILLED, DUMPED = 1, 2, 3
-"""systemd's ExecMainCode: CLD_EXITED and its kin."""
+EXITED, DUMPED = 1, 3
+"""systemd's ExecMainCode: CLD_EXITED and its kin; the other one, 2, is a signal without a core."""
 
 _UNIT = re.compile(r"sysjobs-([1-9]\d{0,17})\.service", re.ASCII)
 
