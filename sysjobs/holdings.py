@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter, defaultdict
+
 from sysjobs.jobs import Job
 from sysjobs.resources import Amount
 
@@ -16,8 +19,8 @@ class Holdings:
         self.capacity = capacity
         self.free = capacity
         self._held: dict[int, Amount] = {}
-        # Units by user and shard.
-        self._shards: dict[int, list[int]] = {}
+        # How many units, by user and shard.
+        self._shards: defaultdict[int, Counter[int]] = defaultdict(Counter)
 
     def __len__(self) -> int:
         return len(self._held)
@@ -28,8 +31,8 @@ class Holdings:
 
     def place(self, uid: int) -> int:
         """The user's first shard that isn't full."""
-        counts = self._shards.get(uid, [])
-        return next((shard for shard, count in enumerate(counts) if count < SHARD_SIZE), len(counts))
+        counts = self._shards.get(uid, Counter())
+        return next(shard for shard in itertools.count() if counts[shard] < SHARD_SIZE)
 
     def take(self, job: Job) -> None:
         """Let a job that has its shard hold what it asked for."""
@@ -38,9 +41,7 @@ class Holdings:
             return
         self._held[job.id] = job.amount
         self.free -= job.amount
-        counts = self._shards.setdefault(job.uid, [])
-        counts.extend([0] * (job.shard + 1 - len(counts)))
-        counts[job.shard] += 1
+        self._shards[job.uid][job.shard] += 1
 
     def give_back(self, job: Job) -> None:
         amount = self._held.pop(job.id, None)
@@ -49,7 +50,7 @@ class Holdings:
         assert job.shard is not None
         self.free += amount
         self._shards[job.uid][job.shard] -= 1
-        if not any(self._shards[job.uid]):
+        if not self._shards[job.uid].total():
             del self._shards[job.uid]
 
     def holds(self, uid: int) -> bool:

@@ -60,6 +60,7 @@ WAITS = [
     (Amount(2000, 4 * GIB), Amount(4000, GIB), "Waits for 4G of memory; 1G are free."),
     (Amount(2000, 4 * GIB), Amount(4000, -GIB), "Waits for 4G of memory; 0 are free."),
     (Amount(2000, GIB), NODE, "Is about to start."),
+    (Amount(2000, GIB), Amount(2000, GIB), "Is about to start."),
     (Amount(9000, GIB), NODE, "Asks for more than this node has by now: 4 CPUs and 8G of memory."),
 ]
 

@@ -242,9 +242,7 @@ store.commit()
 store.add(new_job(key="second"))
 os.kill(os.getpid(), 9)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code, path], cwd=Path(__file__).parent.parent, env={}, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", code, path], cwd=Path(__file__).parent.parent, check=False)
     assert done.returncode == -signal.SIGKILL
     with closing(Store(path)) as store:
         assert store.find_key(1000, "first") == 1
