@@ -18,7 +18,9 @@ class Storage(Protocol):
         """What reads and writes raise when the database can't be used."""
 
     def add(self, new: NewJob) -> Job: ...
-    def save(self, job: Job) -> None: ...
+    def save(self, job: Job) -> None:
+        """Write what can change of a job. Raises RowRefused, which leaves all other writes as they are."""
+
     def commit(self) -> None: ...
     def rollback(self) -> None: ...
     def get(self, job_id: int) -> Job | None: ...
@@ -33,6 +35,10 @@ class Clock(Protocol):
 
     def monotonic(self) -> int:
         """Microseconds of CLOCK_MONOTONIC."""
+
+
+class RowRefused(Exception):
+    """The database's checks don't allow this row."""
 
 
 class StorageFailed(Exception):

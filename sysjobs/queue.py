@@ -31,10 +31,10 @@ from sysjobs.jobs import (
     transition,
 )
 from sysjobs.payload import NewJob
-from sysjobs.ports import Clock, Storage, StorageFailed, storage_refusal
+from sysjobs.ports import Clock, RowRefused, Storage, StorageFailed, storage_refusal
 from sysjobs.reconcile import events_of, lost_to_reboot
 from sysjobs.resources import Amount
-from sysjobs.timers import Timers
+from sysjobs.timers import LastTimers, Timers
 from sysjobs.watchers import Watchers
 
 log = logging.getLogger(__name__)
@@ -71,8 +71,7 @@ class Queue:
         self._clock = clock
         self._wake = wake
         self._timers = Timers()
-        self._idle_users = Timers()
-        self._tidy_at: dict[int, int] = {}
+        self._idle_users = LastTimers()
         self._starts_from = 0
         self.online = False
         self.watchers = Watchers()
@@ -102,7 +101,7 @@ class Queue:
             self._wake()
             raise storage_refusal(error) from None
         self._remember(job)
-        self._touch(job)
+        self._wake()
         return job.id
 
     def cancel(self, job: Job, cancellation: Cancellation) -> Job:
@@ -116,7 +115,7 @@ class Queue:
         self._wake()
 
     def why_waiting(self, job: Job) -> str:
-        head = self.jobs[next(iter(self._pending), job.id)]
+        head = self.jobs.get(next(iter(self._pending), job.id), job)
         return scheduler.why_waiting(job, head, self._holdings.free, self._holdings.capacity)
 
     def set_capacity(self, capacity: Amount) -> None:
@@ -205,8 +204,7 @@ class Queue:
             elif job.deadline is not None and job.deadline <= now:
                 self._apply(job, TimeLimitReached(now + int(job.grace * 1_000_000)))
         for uid in self._idle_users.due(now):
-            # Only the last time that the user became idle counts.
-            if self._tidy_at[uid] <= now and not self._holdings.holds(uid):
+            if not self._holdings.holds(uid):
                 self._effects.append(functools.partial(self._engine.tidy, uid))
         self._wake()
 
@@ -220,15 +218,12 @@ class Queue:
 
     def _apply(self, job: Job, event: Event) -> Job:
         changed = transition(job, event)
-        if changed is not job:
+        if changed != job:
             self.jobs[job.id] = changed
-            self._touch(changed)
+            self._dirty[job.id] = changed
+            self._wake()
             self._plan(job, changed)
         return changed
-
-    def _touch(self, job: Job) -> None:
-        self._dirty[job.id] = job
-        self._wake()
 
     def _plan(self, job: Job, changed: Job) -> None:
         """What is to be done about a change once it is on disk."""
@@ -330,7 +325,7 @@ class Queue:
             if self._broken is not None:
                 raise self._broken
             for job in dirty.values():
-                self._storage.save(job)
+                self._save(job)
             self._storage.commit()
         except self._storage.failure as error:
             self._fail(error, replies)
@@ -342,6 +337,13 @@ class Queue:
         if self.online:
             for effect in effects:
                 self._act(effect)
+
+    def _save(self, job: Job) -> None:
+        try:
+            self._storage.save(job)
+        except RowRefused as error:
+            # A fault of ours; it must not keep the others from being written.
+            log.error("job %d can't be written as %s: %s", job.id, job.status, error)
 
     def _act(self, effect: Callable[[], None]) -> None:
         try:
@@ -388,9 +390,7 @@ class Queue:
     def _give_back(self, job: Job) -> None:
         self._holdings.give_back(job)
         if not self._holdings.holds(job.uid):
-            tidy_at = self._clock.monotonic() + IDLE
-            self._tidy_at[job.uid] = tidy_at
-            self._idle_users.at(tidy_at, job.uid)
+            self._idle_users.at(self._clock.monotonic() + IDLE, job.uid)
 
     def _forget(self, job: Job) -> None:
         self._give_back(job)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,6 +14,15 @@ from tests.queue_on_node import QueueOnNode
 DAEMON = "sysjobsd.service"
 SETTINGS = "/etc/sysjobs/sysjobs.toml"
 UNITS = "sysjobs-[0-9]*.service"
+
+SUBMIT_MANY = """
+import json, sys
+from sysjobs.client import Client
+
+with Client() as client:
+    for spec in json.load(sys.stdin):
+        print(client.submit(**spec), flush=True)
+"""
 
 
 class Place(QueueOnNode):
@@ -31,6 +40,14 @@ class Place(QueueOnNode):
         job = self.submit("-C", self.path, *arguments)
         self.until(f"[ $(ls | grep -c '^up') -ge {count} ]")
         return job
+
+    def submit_many(self, specs: Sequence[Mapping[str, object]]) -> list[int]:
+        """Submit jobs in one go, by the installed Python client."""
+        data = json.dumps(specs).encode()
+        done = self.node.run(
+            ["python3", "-c", SUBMIT_MANY], user=self.user, cwd=self.path, input=data, timeout=120
+        )
+        return [int(line) for line in done.stdout.split()]
 
     def shell(self, script: str, *, timeout: float = 60) -> str:
         return self.node.sh(f"cd {self.path}; {script}", user=self.user, timeout=timeout)

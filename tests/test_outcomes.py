@@ -26,7 +26,6 @@ JOBS_EACH = 25
 
 # Each job notes its start in a file of its own: twice started, it would have two lines.
 BEGIN = "echo $SYSJOBS_JOB_ID >>~/begun/$SYSJOBS_JOB_ID; "
-STAY = BEGIN + "echo up; exec sleep infinity"
 WAIT = "echo up; sleep infinity & wait"
 
 
@@ -178,7 +177,7 @@ def crowd(node: Node) -> Iterator[Crowd]:
     root = QueueOnNode(node, "root")
     node.sh(
         "for user in carol dave erin; do useradd --create-home $user; done\n"
-        "install -d -o alice -g alice ~alice/begun ~alice/gone /var/log/sysjobs/alice\n"
+        "install -d -m 700 -o alice -g alice ~alice/begun ~alice/gone /var/log/sysjobs/alice\n"
         "printf '#!/nowhere/to/be/found\\n' | install -o alice -m 755 /dev/stdin ~alice/no-interpreter\n"
     )
     first = root.submit(

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from sysjobs.jobs import Cancellation, Exit, Job, Reason, Status
 from sysjobs.payload import Payload
+from sysjobs.ports import RowRefused
 from sysjobs.resources import Amount
 from sysjobs.store import Filter, Store
 from sysjobs.store.database import schema_sql
@@ -342,6 +343,6 @@ def test_each_check_refuses_something(shared: Store) -> None:
 def test_one_invocation_is_of_one_job(shared: Store) -> None:
     one, other = shared.add(new_job()), shared.add(new_job())
     shared.save(states(one)[RUNNING])
-    with pytest.raises(sqlite3.IntegrityError, match=r"UNIQUE constraint failed: jobs\.invocation_id"):
+    with pytest.raises(RowRefused, match=r"UNIQUE constraint failed: jobs\.invocation_id"):
         shared.save(states(other)[RUNNING])
     shared.rollback()

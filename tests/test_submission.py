@@ -186,6 +186,11 @@ def test_what_the_interface_does_not_have(
     assert caught.value.parameters == {"parameter": parameter}
 
 
+@pytest.mark.parametrize("umask", [0, 0o777])
+def test_every_umask_there_is(umask: int) -> None:
+    assert submit(OK, {"umask": umask}).payload.umask == umask
+
+
 LONG = "x" * MAX_STRING
 MANY = ["x" * 100_000] * 20
 SIZES: list[tuple[dict[str, Any], dict[str, Any], bool]] = [

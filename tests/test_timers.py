@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sysjobs.timers import Timers
+from sysjobs.timers import LastTimers, Timers
 
 
 def test_nothing_to_wait_for() -> None:
@@ -40,3 +40,14 @@ def test_each_entry_is_due_at_the_first_look_after_its_time(
         assert set(due) == {job for when, job in waiting if when <= now}
         waiting = [entry for entry in waiting if entry[0] > now]
         assert timers.next() == min((when for when, _ in waiting), default=None)
+
+
+def test_only_the_last_time_counts() -> None:
+    timers = LastTimers()
+    timers.at(10, 1)
+    timers.at(20, 1)
+    timers.at(15, 2)
+    assert timers.next() == 10
+    assert timers.due(12) == []
+    assert timers.due(30) == [2, 1]
+    assert timers.due(99) == []

@@ -18,6 +18,7 @@ TRACEBACK = "SYSJOBS_TRACEBACK"
 # Help text beside each, for the list is shown without importing them.
 COMMANDS = {
     "submit": ("sysjobs.cli.submit", "Submit a command as a job."),
+    "run": ("sysjobs.cli.run", "Submit a job, follow its log, exit with its code."),
     "queue": ("sysjobs.cli.queue", "List jobs."),
     "show": ("sysjobs.cli.show", "Show all that is known of a job."),
     "logs": ("sysjobs.cli.logs", "Print a job's log, or follow it."),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,45 +11,74 @@ from sysjobs.cli.output import emit
 from sysjobs.client import Client
 from sysjobs.errors import Refused, UsageError
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+_OPTIONS = (
+    click.argument("argv", metavar="[--] COMMAND [ARG...]", nargs=-1, type=click.UNPROCESSED),
+    click.option(
+        "-c", "--command-line", metavar="TEXT", help="Instead of COMMAND: a text that bash -c runs."
+    ),
+    click.option("-n", "--name", metavar="NAME", help="The job's name; the command's by default."),
+    click.option("--cpus", metavar="N", help="CPUs, such as 2 or 0.5 (the default)."),
+    click.option("--memory", metavar="SIZE", help="Memory, such as 512M or 4G; more than that is not given."),
+    click.option("--setup", metavar="TEXT", help="A text that bash -c runs before, with a log of its own."),
+    click.option("-C", "--workdir", metavar="DIR", help="Where to run; the current directory by default."),
+    click.option("--env", metavar="K[=V]", multiple=True, help="Set a variable, or pass it on."),
+    click.option(
+        "--env-file", metavar="FILE", multiple=True, help="Set the variables in a file of K=V lines."
+    ),
+    click.option("-t", "--time", metavar="TIME", help="End the job after 90s, 1h30m, 2-12:00:00 of running."),
+    click.option("--grace", metavar="TIME", help="How long after SIGTERM comes SIGKILL."),
+    click.option(
+        "--export",
+        type=click.Choice(["all", "none"]),
+        default="all",
+        help="Whether the job gets your environment (the default) or a clean one.",
+    ),
+)
+
+
+def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options by which a job is described; `submit_job` takes them."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def submit_job(
+    client: Client,
+    *,
+    argv: tuple[str, ...],
+    command_line: str | None,
+    cpus: str | None,
+    env: tuple[str, ...],
+    env_file: tuple[str, ...],
+    export: str,
+    **others: str | None,
+) -> int:
+    """Submits what the options say, and returns the job's id."""
+    if command_line is not None and argv:
+        raise click.UsageError("There are both -c and a COMMAND.")
+    if command_line is None and not argv:
+        raise click.UsageError("There is no COMMAND.")
+    return client.submit(
+        argv or None,
+        shell=command_line,
+        cpus=None if cpus is None else _cpus(cpus),
+        env=_environment(env_file, env),
+        export=export == "all",
+        **others,
+    )
+
 
 @click.command(context_settings={"allow_interspersed_args": False})
-@click.argument("argv", metavar="[--] COMMAND [ARG...]", nargs=-1, type=click.UNPROCESSED)
-@click.option("-c", "--command-line", metavar="TEXT", help="Instead of COMMAND: a text that bash -c runs.")
-@click.option("-n", "--name", metavar="NAME", help="The job's name; the command's by default.")
-@click.option("--cpus", metavar="N", help="CPUs, such as 2 or 0.5 (the default).")
-@click.option("--memory", metavar="SIZE", help="Memory, such as 512M or 4G; more than that is not given.")
-@click.option("--setup", metavar="TEXT", help="A text that bash -c runs before, with a log of its own.")
-@click.option("-C", "--workdir", metavar="DIR", help="Where to run; the current directory by default.")
-@click.option("--env", "variables", metavar="K[=V]", multiple=True, help="Set a variable, or pass it on.")
-@click.option("--env-file", metavar="FILE", multiple=True, help="Set the variables in a file of K=V lines.")
-@click.option("-t", "--time", metavar="TIME", help="End the job after 90s, 1h30m, 2-12:00:00 of running.")
-@click.option("--grace", metavar="TIME", help="How long after SIGTERM comes SIGKILL.")
-@click.option(
-    "--export",
-    type=click.Choice(["all", "none"]),
-    default="all",
-    help="Whether the job gets your environment (the default) or a clean one.",
-)
+@job_options
 @click.option("--parsable", is_flag=True, help="Print the job's id and nothing else.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 @click.pass_obj
-def submit(
-    socket: str | None,
-    argv: tuple[str, ...],
-    command_line: str | None,
-    name: str | None,
-    cpus: str | None,
-    memory: str | None,
-    setup: str | None,
-    workdir: str | None,
-    variables: tuple[str, ...],
-    env_file: tuple[str, ...],
-    time: str | None,
-    grace: str | None,
-    export: str,
-    parsable: bool,
-    as_json: bool,
-) -> None:
+def submit(socket: str | None, /, parsable: bool, as_json: bool, **options: Any) -> None:
     """Submit a command as a job: it runs as you, here, with your environment, as soon as there is room.
 
     \b
@@ -63,26 +93,10 @@ def submit(
     A line of an --env-file is K=V. Lines that are empty or begin with # are skipped, 'V' is taken as it is,
     "V" knows \\" and \\\\, without quotes V ends before " #". Nothing is expanded.
     """
-    if command_line is not None and argv:
-        raise click.UsageError("There are both -c and a COMMAND.")
-    if command_line is None and not argv:
-        raise click.UsageError("There is no COMMAND.")
     if parsable and as_json:
         raise click.UsageError("--parsable and --json exclude each other.")
     with Client(socket) as client:
-        job_id = client.submit(
-            argv or None,
-            shell=command_line,
-            name=name,
-            cpus=None if cpus is None else _cpus(cpus),
-            memory=memory,
-            time=time,
-            grace=grace,
-            setup=setup,
-            workdir=workdir,
-            env=_environment(env_file, variables),
-            export=export == "all",
-        )
+        job_id = submit_job(client, **options)
     emit(f'{{"id": {job_id}}}' if as_json else str(job_id) if parsable else f"Submitted job {job_id}")
 
 

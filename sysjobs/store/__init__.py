@@ -11,6 +11,7 @@ from pathlib import Path
 
 from sysjobs.jobs import UNFINISHED, Cancellation, Exit, Job, Reason, Status
 from sysjobs.payload import NewJob, Payload, dump_payload, load_payload
+from sysjobs.ports import RowRefused
 from sysjobs.resources import Amount
 from sysjobs.store.database import connect, queries
 
@@ -112,36 +113,39 @@ class Store:
             job.setup or Exit(),
             job.cancellation,
         )
-        self._db.execute(
-            _SQL["save_job"],
-            {
-                "id": job.id,
-                "status": job.status.value,
-                "reason_code": reason and reason.code,
-                "reason": reason and reason.text,
-                "attempt": job.attempt,
-                "boot_id": job.boot_id,
-                "shard": job.shard,
-                "started_at": job.started_at,
-                "deadline": job.deadline,
-                "invocation_id": job.invocation_id,
-                "running_at": job.running_at,
-                "ended_at": job.ended_at,
-                "exit_code": main.code,
-                "signal": main.signal,
-                "dumped": main.dumped,
-                "setup_exit_code": setup.code,
-                "setup_signal": setup.signal,
-                "setup_dumped": setup.dumped,
-                "cancel_uid": cancellation and cancellation.uid,
-                "cancel_user": cancellation and cancellation.user,
-                "cancel_reason": cancellation and cancellation.reason,
-                "cancel_at": cancellation and cancellation.at,
-                "cancel_grace": cancellation and cancellation.grace,
-                "timed_out": job.timed_out,
-                "kill_at": job.kill_at,
-            },
-        )
+        try:
+            self._db.execute(
+                _SQL["save_job"],
+                {
+                    "id": job.id,
+                    "status": job.status.value,
+                    "reason_code": reason and reason.code,
+                    "reason": reason and reason.text,
+                    "attempt": job.attempt,
+                    "boot_id": job.boot_id,
+                    "shard": job.shard,
+                    "started_at": job.started_at,
+                    "deadline": job.deadline,
+                    "invocation_id": job.invocation_id,
+                    "running_at": job.running_at,
+                    "ended_at": job.ended_at,
+                    "exit_code": main.code,
+                    "signal": main.signal,
+                    "dumped": main.dumped,
+                    "setup_exit_code": setup.code,
+                    "setup_signal": setup.signal,
+                    "setup_dumped": setup.dumped,
+                    "cancel_uid": cancellation and cancellation.uid,
+                    "cancel_user": cancellation and cancellation.user,
+                    "cancel_reason": cancellation and cancellation.reason,
+                    "cancel_at": cancellation and cancellation.at,
+                    "cancel_grace": cancellation and cancellation.grace,
+                    "timed_out": job.timed_out,
+                    "kill_at": job.kill_at,
+                },
+            )
+        except sqlite3.IntegrityError as error:
+            raise RowRefused(str(error)) from None
 
     def payload(self, job_id: int) -> Payload:
         row = self._db.execute(_SQL["payload"], {"id": job_id}).fetchone()

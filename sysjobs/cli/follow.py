@@ -1,0 +1,61 @@
+"""Following a job's log until the job ends."""
+
+from __future__ import annotations
+
+from sysjobs.answers import JobDetails, JobView
+from sysjobs.cli import outcome
+from sysjobs.cli.logfile import LogFile, reader_gone
+from sysjobs.cli.output import note
+from sysjobs.client import Client
+from sysjobs.errors import Denied, Refused
+
+_TICK = 0.2
+"""Seconds between two looks at a log that is followed."""
+
+
+def follow(client: Client, details: JobDetails, *, setup: bool = False, tail: int | None = None) -> JobView:
+    """Copies the log until the job ends, or setup's until that is over; the job as it is then."""
+    job = details.job
+    log = LogFile(log_path(details, setup), tail)
+    try:
+        if not log.copy() and not job.ended:
+            note(f"{outcome.sentence(job)}. Waiting for its log.")
+        for state in client.follow([job.id], _TICK):
+            if state is not None and state.attempt != job.attempt:
+                log.copy()
+                log.close()
+                log = LogFile(log_path(client.show(job.id), setup))
+            job = state or job
+            # After the state was heard: what is in the log of a job that has ended is all of it.
+            log.copy()
+            if reader_gone():
+                raise BrokenPipeError
+            if setup and job.status == "RUNNING":
+                break
+    finally:
+        log.close()
+    if job.ended and job.status != "SUCCEEDED":
+        note(how_it_ended(job, setup))
+    return job
+
+
+def log_path(details: JobDetails, setup: bool) -> str:
+    job = details.job
+    if job.log is None:
+        raise Denied(
+            f"The log of job {job.id} belongs to {job.user}.",
+            "Only they and root can read it.",
+            code="denied",
+        )
+    if not setup:
+        return job.log
+    if details.setup_log is None:
+        raise Refused(f"Job {job.id} has no setup.", f"See sysjobs logs {job.id}.", code="no-setup")
+    return details.setup_log
+
+
+def how_it_ended(job: JobView, setup: bool) -> str:
+    """A sentence about a job that ended, with where its setup's output is if that is what matters."""
+    if job.status == "FAILED_SETUP" and not setup:
+        return f"{outcome.sentence(job)} (sysjobs logs --setup {job.id} has its output)"
+    return outcome.sentence(job)

@@ -1,0 +1,62 @@
+"""sysjobs run: submit a job and stay with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from sysjobs.answers import JobView
+from sysjobs.cli import outcome
+from sysjobs.cli.follow import follow
+from sysjobs.cli.output import note
+from sysjobs.cli.submit import job_options, submit_job
+from sysjobs.client import Client
+
+
+@click.command(context_settings={"allow_interspersed_args": False})
+@job_options
+@click.pass_obj
+def run(socket: str | None, /, **options: Any) -> int:
+    """Submit a command as a job, follow its log, and exit with the job's own code.
+
+    Ctrl-C cancels the job and waits for its end; a second one leaves at once. The job is an ordinary one: it
+    goes on if this command is killed or its terminal is closed.
+
+    \b
+    Exit codes:
+      the program's own, 128+N for signal N; 100 if it failed without one, 103 if it was cancelled
+
+    \b
+    Example:
+      sysjobs run --cpus 2 -- make -j2
+      sysjobs run --setup 'make' -c './a.out | tee result'
+
+    The options are those of 'sysjobs submit'.
+    """
+    with Client(socket) as client:
+        job_id = submit_job(client, **options)
+        note(f"Submitted job {job_id}")
+        try:
+            return outcome.own_code(_stay(client, job_id))
+        except KeyboardInterrupt:
+            note(f"Cancelling job {job_id}; Ctrl-C again leaves without waiting for its end.")
+            client.cancel([job_id], reason="Ctrl-C in sysjobs run")
+            return outcome.own_code(_end(client, job_id))
+
+
+def _stay(client: Client, job_id: int) -> JobView:
+    details = client.show(job_id)
+    if details.setup_log is not None:
+        job = follow(client, details, setup=True)
+        if job.ended:
+            return job
+    return follow(client, details)
+
+
+def _end(client: Client, job_id: int) -> JobView:
+    job = client.show(job_id).job
+    for state in client.follow([job_id], 3600.0):
+        job = state or job
+    note(outcome.sentence(job))
+    return job

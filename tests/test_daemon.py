@@ -1,0 +1,255 @@
+"""The daemon may be killed, stopped, upgraded, and systemd restarted: jobs go on, and no outcome is lost."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from tests.admin_on_node import DAEMON, Place, daemon, kill_daemon, place, unit
+from tests.node import Node
+from tests.raw_client import RawClient
+
+BOTH = "sysjobsd.socket sysjobsd.service"
+
+# Each job says when it began and when it ended, in a file of its own.
+BEGIN = "echo >>begun.$SYSJOBS_JOB_ID; "
+END = "; date +%s.%N >end.$SYSJOBS_JOB_ID; "
+
+# How jobs end: the end of their text, and what is then to be known of them.
+ENDINGS: dict[str, tuple[str, int | None, int | None]] = {
+    "exit 0": ("SUCCEEDED", 0, None),
+    "exit 3": ("FAILED", 3, None),
+    "kill -SEGV $$": ("FAILED", None, 11),
+    "sleep 1000 & exit 4": ("FAILED", 4, None),
+    "kill -KILL $$": ("FAILED_DRIVER", None, 9),
+}
+SETUP = ("FAILED_SETUP", None, None)
+
+
+@pytest.fixture
+def alice(node: Node) -> Iterator[Place]:
+    with place(node) as alice:
+        yield alice
+
+
+def crowd(number: int, seconds: float, **options: object) -> list[dict[str, object]]:
+    """So many jobs of all kinds, the last of which takes so long."""
+    texts = [*ENDINGS, None]
+    specs: list[dict[str, object]] = []
+    for index in range(number):
+        text = texts[index % len(texts)]
+        took = f"{BEGIN}sleep {(index + 1) * seconds / number:.2f}{END}"
+        if text is None:
+            specs.append({"setup": f"{took}exit 5", "command": ["touch", "never-to-be-run"], **options})
+        else:
+            specs.append({"shell": took + text, **options})
+    return specs
+
+
+def check(alice: Place, jobs: list[int]) -> None:
+    """All of a crowd ended as they had to, when they said, and none began twice."""
+    texts = [*ENDINGS, None]
+    listed = alice.jobs(f"{jobs[0]}-{jobs[-1]}")
+    said = dict(line.split(":") for line in alice.shell("grep . end.* | sed 's/^end[.]//'").splitlines())
+    assert len(listed) == len(jobs)
+    for index, job in enumerate(jobs):
+        view, text = listed[job], texts[index % len(texts)]
+        expected = SETUP if text is None else ENDINGS[text]
+        assert (view["status"], view["exit_code"], view["signal"]) == expected, view
+        ended = datetime.fromisoformat(view["ended_at"]).timestamp()
+        assert abs(ended - float(said[str(job)])) < 1, view
+    begun = alice.shell("grep -c '' begun.* | sed 's/^begun[.]//'").split()
+    assert sorted(begun) == sorted(f"{job}:1" for job in jobs)
+    assert "never-to-be-run" not in alice.shell("ls")
+
+
+def ends(alice: Place, number: int) -> None:
+    """Wait until so many jobs have ended."""
+    alice.until(f"[ $(ls | grep -c ^end) -ge {number} ]", timeout=60)
+
+
+def test_killed_while_fifty_jobs_run_and_end(node: Node, alice: Place) -> None:
+    cpus = int(node.sh("nproc"))
+    jobs = alice.submit_many(crowd(50, 6, cpus=cpus / 50))
+    queued = alice.submit_many([{"shell": BEGIN + "exit 0" + END, "cpus": cpus}] * 5)
+    for number in range(0, 50, 6):
+        ends(alice, number)
+        node.run(["systemctl", "kill", "--signal", "KILL", DAEMON])
+    assert alice.wait(*jobs) == 100
+    assert alice.wait(*queued) == 0
+    alice.shell("rm begun.{" + ",".join(map(str, queued)) + "}")
+    check(alice, jobs)
+
+
+def test_away_while_jobs_end(node: Node, alice: Place) -> None:
+    jobs = alice.submit_many(crowd(18, 2, cpus=0.05))
+    stays = "trap 'echo told >told' TERM; until [ -e go ]; do sleep 0.1; done"
+    vanishing, cancelled, running = (
+        alice.start("--cpus", "0", "--grace", "60s", "-c", f"touch up{number}; {text}", count=number)
+        for number, text in ((1, "sleep 1000"), (2, stays), (3, "sleep 1000"))
+    )
+    waiting = alice.submit("--cpus", node.sh("nproc").strip(), "touch", "waited")
+    invocation = unit(node, running, "InvocationID")
+    alice.run("cancel", str(cancelled))
+    alice.until("[ -e told ]")
+    node.sh(f"systemctl stop {BOTH}")
+    ends(alice, len(jobs))
+    node.sh(f"systemctl stop sysjobs-{vanishing}")
+    alice.shell("touch go")
+    node.wait_for(f"systemctl show -P SubState sysjobs-{cancelled} | grep -q exited")
+    assert alice.shell("ls waited 2>/dev/null || :") == ""
+    node.sh(f"systemctl start {BOTH}")
+    assert alice.wait(*jobs) == 100
+    check(alice, jobs)
+    assert alice.wait(cancelled) == 103
+    lost = alice.show(vanishing)
+    assert (lost["status"], lost["reason_code"]) == ("FAILED_DRIVER", "lost")
+    assert alice.show(running)["status"] == "RUNNING"
+    assert unit(node, running, "InvocationID") == invocation
+    alice.run("cancel", str(running), "--grace", "0")
+    assert alice.wait(waiting) == 0
+
+
+def test_killed_at_random_moments_of_a_hundred_submits(node: Node, alice: Place) -> None:
+    processes, each = 4, 25
+    seed = random.randrange(1 << 32)
+    chance = random.Random(seed)
+    names = [f"n{process}-{number}" for process in range(processes) for number in range(each)]
+    script = f"""
+        cd {alice.path}
+        for number in $(seq 0 {each - 1}); do
+            sysjobs submit --parsable --cpus 0.01 -n n$0-$number -c 'echo >>begun.$SYSJOBS_JOB_ID' || exit
+        done >>submitted
+    """
+    clients = [
+        alice.node.spawn(["bash", "-c", script, str(number)], user="alice") for number in range(processes)
+    ]
+    submitted = 0
+    kills = 0
+    while submitted < 0.9 * len(names):
+        submitted += chance.randrange(1, 12)
+        alice.until(f"[ $(cat submitted 2>/dev/null | wc -l) -ge {submitted} ]", timeout=60)
+        for _ in range(chance.randrange(1, 3)):
+            node.run(["systemctl", "kill", "--signal", "KILL", DAEMON], check=False)
+            kills += 1
+    said = [(client.communicate(timeout=120)[1], client.returncode) for client in clients]
+    assert said == [(b"", 0)] * processes, f"seed {seed}"
+    ids = sorted(map(int, alice.file("submitted").split()))
+    assert len(set(ids)) == len(ids) == len(names), f"seed {seed}, {kills} kills"
+    assert alice.wait(*ids, timeout=120) == 0
+    listed = alice.jobs(f"{ids[0]}-{ids[-1]}")
+    assert sorted(view["name"] for view in listed.values()) == sorted(names), f"seed {seed}"
+    begun = alice.shell("grep -c '' begun.* | sed 's/^begun[.]//'").split()
+    assert sorted(begun) == sorted(f"{job}:1" for job in ids), f"seed {seed}"
+
+
+def test_sigterm_ends_it_at_once_and_leaves_jobs_alone(node: Node, alice: Place) -> None:
+    job = alice.start("-c", "trap 'touch told' TERM; touch up; while :; do sleep 0.1; done")
+    before, pid = unit(node, job, "InvocationID"), daemon(node, "MainPID")
+    node.sh(f"timeout 5 systemctl stop {DAEMON}")
+    assert daemon(node, "Result") == "success"
+    # The socket is there still: who comes starts it again.
+    assert alice.show(job)["status"] == "RUNNING"
+    assert daemon(node, "MainPID") not in (pid, "0")
+    assert unit(node, job, "InvocationID") == before
+    assert unit(node, job, "ActiveState") == "active"
+    assert alice.file("told") == alice.shell("ls told 2>/dev/null || :") == ""
+
+
+def test_systemd_is_reloaded_and_restarted_while_jobs_come_and_go(node: Node, alice: Place) -> None:
+    reloads = node.spawn(
+        [
+            "bash",
+            "-c",
+            "while :; do systemctl daemon-reload; systemctl daemon-reload; systemctl daemon-reexec; done",
+        ]
+    )
+    jobs: list[int] = []
+    try:
+        for _ in range(4):
+            jobs += alice.submit_many(crowd(15, 1, cpus=0.05))
+        alice.wait(*jobs, timeout=120)
+    finally:
+        reloads.kill()
+        reloads.communicate()
+    listed = alice.jobs(f"{jobs[0]}-{jobs[-1]}")
+    texts = [*ENDINGS, None]
+    for index, job in enumerate(jobs):
+        text, view = texts[index % 15 % len(texts)], listed[job]
+        expected = SETUP if text is None else ENDINGS[text]
+        assert (view["status"], view["exit_code"], view["signal"]) == expected, view
+    begun = alice.shell("grep -c '' begun.* | sed 's/^begun[.]//'").split()
+    assert sorted(begun) == sorted(f"{job}:1" for job in jobs)
+    assert "never-to-be-run" not in alice.shell("ls")
+
+
+def test_a_reinstall_leaves_jobs_alone(node: Node, alice: Place) -> None:
+    job = alice.start("-c", "touch up; until [ -e go ]; do sleep 0.05; done; exit 3")
+    before, pid = unit(node, job, "InvocationID"), daemon(node, "MainPID")
+    socket_since = node.sh("systemctl show -P ActiveEnterTimestampMonotonic sysjobsd.socket")
+    node.put("/tmp/sysjobs.deb", node.deb)
+    node.run(["apt-get", "-o", "APT::Sandbox::User=root", "install", "--reinstall", "-y", "/tmp/sysjobs.deb"])
+    assert daemon(node, "MainPID") not in (pid, "0")
+    # Nobody was refused meanwhile.
+    assert node.sh("systemctl show -P ActiveEnterTimestampMonotonic sysjobsd.socket") == socket_since
+    assert unit(node, job, "InvocationID") == before
+    assert alice.show(job)["status"] == "RUNNING"
+    alice.shell("touch go")
+    alice.wait(job)
+    assert alice.show(job)["exit_code"] == 3
+
+
+def test_one_key_is_one_job(node: Node, alice: Place) -> None:
+    def submit(user: str, key: str) -> int:
+        with RawClient(node, user) as client:
+            reply: dict[str, Any] = client.call(
+                "Submit", {"job": {"command": ["true"], "cpus": 0}, "key": key}
+            )
+            number = reply["parameters"]["id"]
+            assert isinstance(number, int)
+            return number
+
+    job = submit("alice", "a key")
+    assert submit("alice", "a key") == job
+    kill_daemon(node)
+    assert submit("alice", "a key") == job
+    assert alice.wait(job) == 0
+    assert submit("alice", "a key") == job
+    # Another key, or the same of another user, is another job.
+    assert len({job, submit("alice", "another"), submit("bob", "a key")}) == 3
+
+
+def test_what_systemd_shows_of_it(node: Node, alice: Place) -> None:
+    alice.run("queue")
+    assert daemon(node, "ActiveState") == "active"
+    assert re.fullmatch(r"\d+ running, \d+ waiting", daemon(node, "StatusText"))
+    assert daemon(node, "WatchdogUSec") == "2min"
+    assert int(daemon(node, "WatchdogTimestampMonotonic")) >= int(
+        daemon(node, "ExecMainStartTimestampMonotonic")
+    )
+    assert daemon(node, "Type") == "notify"
+    status = node.run(["systemctl", "status", "--no-pager", DAEMON]).stdout.decode()
+    assert "Status: " in status
+    assert "sysjobsd.socket" in status
+
+
+def test_the_watchdog_heals_a_daemon_that_hangs(node: Node, alice: Place) -> None:
+    drop_in = "/run/systemd/system/sysjobsd.service.d/watchdog.conf"
+    node.put(drop_in, b"[Service]\nWatchdogSec=3s\nTimeoutAbortSec=1s\n")
+    try:
+        node.sh(f"systemctl daemon-reload; systemctl restart {DAEMON}")
+        job = alice.start("-c", "touch up; until [ -e go ]; do sleep 0.05; done")
+        hanging = daemon(node, "MainPID")
+        node.run(["kill", "-STOP", hanging])
+        alice.shell("touch go")
+        node.wait_for(f"[ $(systemctl show -P MainPID {DAEMON}) != {hanging} ]")
+        assert alice.wait(job) == 0
+    finally:
+        node.sh(f"rm {drop_in}; systemctl daemon-reload; systemctl restart {DAEMON}")
+    # Fed in time, it isn't killed.
+    assert node.journal(DAEMON).count("Watchdog timeout") == 1
