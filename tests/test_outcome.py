@@ -127,7 +127,11 @@ def short(end: Outcome) -> str:
 def test_nobody_seen_stopping_it(end: Unit | None, traces: Traces, expected: str) -> None:
     found = outcome(Seen(end, traces))
     assert short(found) == expected
-    if end is not None:
+    if found.status is Status.FAILED_DRIVER and found.reason and "Could not be started" in found.reason.text:
+        # Of a program that never ran only what a shell says of it is told.
+        ends = {found.main, found.setup}
+        assert ends <= {None, Exit(0), Exit(126), Exit(127)}
+    elif end is not None:
         assert found.main == exit_of(end.main_code, end.main_status)
         assert found.setup == exit_of(end.setup_code, end.setup_status)
 
@@ -187,10 +191,11 @@ TRACES = [
 @pytest.mark.parametrize(("step", "code", "reason"), TRACES)
 def test_traces_of_the_start_script(step: str, code: int, reason: str) -> None:
     run = outcome(Seen(unit("failed", "exit-code", (1, code)), Traces("run", step, code)))
-    assert told(run) == f"FAILED_DRIVER {reason}, exit code {code}"
+    shell_code = f"exit code {code}" if code in (126, 127) else ""
+    assert told(run) == ", ".join(filter(None, (f"FAILED_DRIVER {reason}", shell_code)))
     end = unit("failed", "exit-code", (0, 0), (1, code))
     setup = outcome(Seen(end, Traces("setup", step, code)))
-    assert told(setup) == f"FAILED_DRIVER {reason}; setup: exit code {code}"
+    assert told(setup) == "; setup: ".join(filter(None, (f"FAILED_DRIVER {reason}", shell_code)))
 
 
 @pytest.mark.parametrize("traces", [Traces("run", "command", 127), Traces("run", "log", 2)])

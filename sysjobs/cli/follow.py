@@ -18,7 +18,7 @@ def follow(client: Client, details: JobDetails, *, setup: bool = False, tail: in
     job = details.job
     log = LogFile(log_path(details, setup), tail)
     try:
-        if not log.copy() and not job.ended:
+        if not log.copy() and job.started_at is None and not job.ended:
             note(f"{outcome.sentence(job)}. Waiting for its log.")
         for state in client.follow([job.id], _TICK):
             if state is not None and state.attempt != job.attempt:

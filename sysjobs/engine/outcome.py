@@ -90,7 +90,7 @@ def _main_outcome(main: Exit, setup: Exit | None, traces: Traces, *, timeout: bo
     if main.code is not None:
         failure = _start_failure(main.code, traces, "run")
         if failure is not None:
-            return Outcome(Status.FAILED_DRIVER, failure, main, setup)
+            return Outcome(Status.FAILED_DRIVER, failure, _shell_code(main), setup)
         return Outcome(Status.FAILED, Reason("exit-code", f"Ended with exit code {main.code}."), main, setup)
     if timeout:
         # No property of ours lets a running job time out: a drop-in, or a stop that was not seen to begin.
@@ -116,10 +116,15 @@ def _setup_outcome(setup: Exit | None, traces: Traces) -> Outcome:
     assert setup.code is not None
     failure = _start_failure(setup.code, traces, "setup")
     if failure is not None:
-        return Outcome(Status.FAILED_DRIVER, failure, None, setup)
+        return Outcome(Status.FAILED_DRIVER, failure, None, _shell_code(setup))
     return Outcome(
         Status.FAILED_SETUP, Reason("setup", f"Setup ended with exit code {setup.code}."), None, setup
     )
+
+
+def _shell_code(end: Exit) -> Exit | None:
+    """What a program that never ran ended with: what a shell says of such a command, or nothing."""
+    return end if end.code in (126, 127) else None
 
 
 def _start_failure(code: int, traces: Traces, phase: str) -> Reason | None:
