@@ -204,7 +204,6 @@ class Systemd:
             if error.number != -errno.ENOENT:
                 log.info("%s %s: %s", method, values[0], error)
             return False
-            return False
         return True
 
     # Seeing
