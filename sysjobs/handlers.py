@@ -14,7 +14,7 @@ from sysjobs.protocol import Call, Params
 from sysjobs.queue import Queue
 from sysjobs.resources import parse_duration
 from sysjobs.selectors import MAX_ID, ById, ByName, Recent, parse_selector
-from sysjobs.server import Exchange, Peer
+from sysjobs.server import Exchange, News, Peer
 from sysjobs.store import Filter, Store
 from sysjobs.submission import CONTEXT_KEYS, SPEC_KEYS, Submitter, new_job
 from sysjobs.views import details_view, job_view
@@ -169,24 +169,26 @@ class Handlers:
             raise Refused(
                 f"{len(jobs)} jobs are too many for one call.", "Watch fewer, with `more`.", code="too-many"
             )
-        waiting = {job.id for job in jobs if not job.status.terminal}
-        if not call.more or not waiting:
-            exchange.stream(iter([{"job": self._view(peer, job)} for job in jobs]))
-            return
+        # Of a job that changes faster than the client reads, it is told the last state only.
+        untold = {job.id: job for job in jobs}
+        waiting = set(untold)
 
-        def told(job: Job) -> None:
-            if job.status.terminal:
+        def news() -> News:
+            if not untold:
+                return None, False
+            job = untold.pop(next(iter(untold)))
+            if job.status.terminal or not call.more:
                 waiting.discard(job.id)
-            message = {"job": self._view(peer, job)}
-            if waiting:
-                exchange.part(message)
-            else:
-                exchange.finish(message)
+            return {"job": self._view(peer, job)}, not waiting
+
+        def changed(job: Job) -> None:
+            untold[job.id] = job
+            exchange.pump()
 
         for job in jobs:
-            exchange.part({"job": self._view(peer, job)})
-            if job.id in waiting:
-                exchange.when_over(self.queue.watchers.add(job.id, told))
+            if call.more and not job.status.terminal:
+                exchange.when_over(self.queue.watchers.add(job.id, changed))
+        exchange.follow(news)
 
     def _view(self, peer: Peer, job: Job) -> dict[str, object]:
         waits_for = self.queue.why_waiting(job) if job.status is Status.PENDING else None

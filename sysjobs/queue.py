@@ -151,6 +151,7 @@ class Queue:
             if remains.kill_at is not None:
                 self._timers.at(remains.kill_at, job_id)
         self.check()
+        self._effects.append(functools.partial(self._engine.sweep, self.jobs))
         for job in self.jobs.values():
             self._set_timers(job)
             if job.ending:
@@ -210,9 +211,8 @@ class Queue:
 
     def next_time(self) -> int | None:
         """When `tick` has something to do, in microseconds of CLOCK_MONOTONIC."""
-        starts_from = self._starts_from if self._pending else None
-        times = (self._timers.next(), self._idle_users.next(), starts_from or None)
-        return min((when for when in times if when is not None), default=None)
+        times = (self._timers.next(), self._idle_users.next(), self._starts_from if self._pending else 0)
+        return min((when for when in times if when), default=None)
 
     # Changes, commit, actions
 
@@ -244,6 +244,7 @@ class Queue:
         if not seen.held:
             if seen.empty:
                 self._forget(job)
+                self._effects.append(functools.partial(self._engine.clean, job))
             else:
                 self._timers.at(self._clock.monotonic() + RECHECK, job.id)
             return

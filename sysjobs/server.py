@@ -39,6 +39,12 @@ _INTERFACES = {
     SERVICE: (files("sysjobs") / "org.varlink.service.varlink").read_text("utf-8"),
 }
 
+AT_ONCE = 100
+"""Replies to one client between two looks at the others."""
+
+News = tuple[Mapping[str, object] | None, bool]
+"""The next reply of several, or None for now, and whether it is the last."""
+
 Handler = Callable[["Exchange", Call], None]
 AfterCommit = Callable[[Callable[[SysjobsError | None], None]], None]
 
@@ -137,7 +143,7 @@ class Connection(asyncio.Protocol):
     def eof_received(self) -> bool:
         # Calls that came before the end are answered still, if there is somebody left to read that.
         self._ended = True
-        return self._exchange is not None and not self._hung_up()
+        return (self._exchange is not None or self._full or 0 in self._buffer) and not self._hung_up()
 
     def _hung_up(self) -> bool:
         """Whether the client is gone, rather than done with sending."""
@@ -169,7 +175,7 @@ class Connection(asyncio.Protocol):
             self._call(frame)
         if self._transport.is_closing():
             return
-        if self._ended and self._exchange is None:
+        if self._ended and self._exchange is None and not self._full:
             self._transport.close()
             return
         # While a call is in progress, or replies aren't read, one more message may wait, and no more.
@@ -313,6 +319,42 @@ class Exchange:
         else:
             asyncio.get_running_loop().call_soon(self._step, current)
 
+    def follow(self, news: Callable[[], News]) -> None:
+        """Send what `news` has as fast as the client reads; what it has later, when `pump` is called."""
+        self._news = news
+
+        def committed(error: SysjobsError | None) -> None:
+            if error is not None:
+                self.fail(error)
+            else:
+                self._pump()
+
+        self._connection.after_commit(committed)
+
+    def pump(self) -> None:
+        if self._pumping is None and self._resume is None:
+            self._pumping = asyncio.get_running_loop().call_soon(self._pump)
+
+    def _pump(self) -> None:
+        self._pumping = None
+        assert self._news is not None
+        for _ in range(AT_ONCE):
+            if self._is_over:
+                return
+            if self._connection.full:
+                self._resume = self._pump
+                return
+            message, is_last = self._news()
+            if message is None:
+                return
+            if is_last:
+                self._end(reply(message))
+            else:
+                self.part(message)
+        self.pump()
+
+    _news: Callable[[], News] | None = None
+    _pumping: asyncio.Handle | None = None
     _resume: Callable[[], None] | None = None
 
     def resumed(self) -> None:

@@ -137,3 +137,11 @@ def test_traces_that_are_no_files(files: JobFiles, job: Job, tmp_path: Path) -> 
     assert files.traces(job) == Traces()
     files.mark_ending(job)
     assert names(tmp_path) == ["logs", "scripts", "secret"]
+
+
+def test_sweep_leaves_what_is_wanted(tmp_path: Path) -> None:
+    for name in ("1", "2", "2.old", "3", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "1.run").touch()
+    JobFiles(tmp_path, tmp_path).sweep(lambda job_id: job_id == 3)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["3", "other"]

@@ -28,7 +28,7 @@ DEMO, TESTS = "packaging/demo", "packaging/test"
 
 # How long it may take until a command that only looks sees what the README shows.
 PATIENCE = 20.0
-LOOKS = re.compile(r"sysjobs (?:queue|show|logs)\b|systemctl status\b|ls\b|cat\b")
+LOOKS = re.compile(r"sysjobs (?:queue|show|logs)\b|systemctl status\b|sudo journalctl\b")
 TOKENS = re.compile(
     r"(?P<anything>\.\.\.)"
     r"|(?P<ago>just now|\b\d+ (?:sec|min|hour|day)s? ago)"

@@ -57,7 +57,7 @@ LAYERS: dict[str, list[set[str]]] = {
     "edges": [
         {"sysjobs.client", "sysjobs.connection", "sysjobs.context"},
         {"sysjobs.capacity"},
-        {"sysjobs.engine.bus", "sysjobs.engine.files", "sysjobs.engine.systemd"},
+        {"sysjobs.engine.bus", "sysjobs.engine.cgroups", "sysjobs.engine.files", "sysjobs.engine.systemd"},
         {"sysjobs.server"},
         {"sysjobs.store.*"},
     ],

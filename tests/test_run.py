@@ -46,9 +46,9 @@ def test_ctrl_c_cancels_the_job(node: Node, alice: Place) -> None:
         alice.until("[ -s up ]")
         node.signal(process, signal.SIGINT)
         assert process.wait(30) == 103
-    (job,) = alice.jobs("--status", "cancelled")
+    job = max(alice.jobs("--status", "cancelled"))
     assert "Ctrl-C" in alice.show(job)["reason"]
-    assert alice.log(job).endswith(b"bye\n")
+    assert b"bye\n" in alice.log(job)
 
 
 def test_a_killed_run_leaves_its_job(node: Node, alice: Place) -> None:

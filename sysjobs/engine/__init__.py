@@ -6,7 +6,7 @@ changing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
@@ -104,6 +104,9 @@ class Engine(Protocol):
 
     def clean(self, job: Job) -> None:
         """Remove what was made for the job's start. Its logs stay."""
+
+    def sweep(self, jobs: Container[int]) -> None:
+        """Clean up after all jobs but these, and but those that it still holds something of."""
 
     def events(self) -> Iterator[Observation]:
         """What happened since the last call. Raises ConnectionLost."""

@@ -211,12 +211,11 @@ def _translated() -> Iterator[None]:
         yield
     except DBusBaseError as error:
         number: int = error.errno
+        message = error.err_message
+        text = message.decode("utf-8", "replace") if isinstance(message, bytes) else str(message)
         if number in _LOST:
-            raise ConnectionLost(str(error)) from None
-        text = error.err_message
-        raise CallFailed(
-            number, text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
-        ) from None
+            raise ConnectionLost(text) from None
+        raise CallFailed(number, text) from None
 
 
 def decoded(values: object) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import stat
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -80,6 +81,13 @@ class JobFiles:
             # Moved first, so that its owner can't fill it faster than it is emptied under its old name.
             Path(directory).rename(doomed)
             shutil.rmtree(doomed, ignore_errors=True)
+
+    def sweep(self, wanted: Callable[[int], bool]) -> None:
+        """Remove the directories of jobs that nobody wants any more, as a crash can leave them."""
+        for directory in Path(self._scripts).iterdir():
+            digits = directory.name.removesuffix(".old")
+            if digits.isascii() and digits.isdecimal() and not wanted(int(digits)):
+                shutil.rmtree(directory, ignore_errors=True)
 
     def mark_ending(self, job: Job) -> None:
         """Have the job's command not begin any more when its setup ends."""

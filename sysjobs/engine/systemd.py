@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import errno
 import logging
-import os
 import select
 import signal
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sysjobs.engine import ConnectionLost, Observation, StartFailed, StartResult
 from sysjobs.engine.bus import SERVICE, UNIT, Bus, CallFailed
+from sysjobs.engine.cgroups import EmptyWatch, is_populated
 from sysjobs.engine.files import JobFiles
 from sysjobs.engine.outcome import Seen, end_time, has_ended, outcome
 from sysjobs.engine.script import Traces
@@ -25,6 +26,10 @@ log = logging.getLogger(__name__)
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _CGROUPS = "/sys/fs/cgroup"
 _PATTERN = "sysjobs-[0-9]*.service"
+KEEP_FAILED_FOR = 3600.0
+"""Seconds: a machine with failed units counts as degraded."""
+
+_RUNNING = ("active", "running")
 
 
 @dataclass(slots=True)
@@ -44,16 +49,16 @@ class Systemd:
 
     def __init__(self, address: str, files: JobFiles, keep_failed: int) -> None:
         self.keep_failed = keep_failed
-        self._kept: dict[str, None] = {}
+        # Failed units that are kept loaded, oldest first, and until when (CLOCK_MONOTONIC, seconds).
+        self._kept: dict[str, float] = {}
         self._address = address
         self._files = files
         self._tracked: dict[int, _Tracked] = {}
         self._bus: Bus | None = None
         self._cgroup_root = _CGROUPS
-        # Readable when the bus is, or when a cgroup in `_waiting` (by descriptor) may have become empty.
+        # Readable when the bus is, or when a cgroup may have become empty.
         self._epoll = select.epoll()
-        self._waiting: dict[int, Job] = {}
-        self._emptied_early: list[Job] = []
+        self._emptying = EmptyWatch(self._epoll)
         self.boot_id = _BOOT_ID.read_text("ascii").strip()
         self.booted_at = 0
 
@@ -86,13 +91,13 @@ class Systemd:
 
     @property
     def has_events(self) -> bool:
-        return self._bus is not None and (self._bus.has_signals or bool(self._emptied_early))
+        return self._bus is not None and (self._bus.has_signals or self._emptying.has_some)
 
     # Doing
 
     def start(self, job: Job, payload: Payload) -> StartResult:
         files = self._files.prepare(job, payload)
-        if self._kept.pop(job.unit, True) is None:
+        if self._kept.pop(job.unit, None) is not None:
             self._ask("ResetFailedUnit", "s", job.unit)
         self._tracked[job.id] = _Tracked(job)
         setup = files.setup if job.has_setup else None
@@ -168,33 +173,32 @@ class Systemd:
 
     def _keep_failed(self, unit: str) -> None:
         """Have `systemctl status` know the last failed units for a while."""
-        self._kept[unit] = None
-        while len(self._kept) > self.keep_failed:
+        self._kept[unit] = time.monotonic() + KEEP_FAILED_FOR
+        self._drop_kept()
+
+    def _drop_kept(self) -> None:
+        while self._kept:
             oldest = next(iter(self._kept))
+            if len(self._kept) <= self.keep_failed and self._kept[oldest] > time.monotonic():
+                break
             del self._kept[oldest]
             self._ask("ResetFailedUnit", "s", oldest)
 
     def tidy(self, uid: int) -> None:
         name = user_slice(uid)
-        if not self._populated(f"{self._cgroup_root}/sysjobs.slice/{name}/cgroup.events"):
+        if not is_populated(f"{self._cgroup_root}/sysjobs.slice/{name}"):
             # The slices of its shards go with it.
             self._ask("StopUnit", "ss", name, "fail")
 
     def await_empty(self, job: Job) -> None:
-        if any(job.id == waiting.id for waiting in self._waiting.values()):
-            return
-        try:
-            fd = os.open(self._cgroup_events(job), os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            # It became empty, and so was removed, since it was looked at.
-            self._emptied_early.append(job)
-            return
-        self._waiting[fd] = job
-        # The kernel marks the file as urgent until what it says has been read through this descriptor.
-        self._epoll.register(fd, select.EPOLLPRI)
+        self._emptying.add(job.id, self._cgroup(job))
 
     def clean(self, job: Job) -> None:
         self._files.clean(job)
+
+    def sweep(self, jobs: Container[int]) -> None:
+        loaded = self._loaded()
+        self._files.sweep(lambda job_id: job_id in jobs or job_id in loaded)
 
     def _ask(self, method: str, signature: str, *values: object) -> bool:
         """A call that asks for an end state: where it fails, a later look at the unit asks again."""
@@ -214,6 +218,7 @@ class Systemd:
             yield from self._emptied()
             return
         touched: dict[int, None] = {}
+        removed: dict[int, _Tracked] = {}
         for unit_id, interface, changes in self.bus.signals():
             job_id = job_id_of(unit_id)
             tracked = self._tracked.get(job_id) if job_id is not None else None
@@ -221,7 +226,7 @@ class Systemd:
                 continue
             if interface == "":
                 touched.pop(job_id, None)
-                yield self._unloaded(tracked)
+                removed[job_id] = tracked
                 continue
             tracked.unit = updated(tracked.unit, changes)
             # systemd sends the service's properties before the unit's: with these the picture is whole.
@@ -229,7 +234,8 @@ class Systemd:
                 if tracked.unit.stopping and not tracked.unit.main_ended and tracked.unit.result == "success":
                     tracked.stopped = True
                 touched[job_id] = None
-        for job_id in touched:
+        yield from self._removed(removed)
+        for job_id in [job_id for job_id in touched if job_id in self._tracked]:
             tracked = self._tracked[job_id]
             if tracked.released and tracked.unit.active_state == "failed":
                 # What was left in it had to be killed, which is a failure of the unit, not of the job.
@@ -241,29 +247,34 @@ class Systemd:
         yield from self._emptied()
 
     def _emptied(self) -> Iterator[Observation]:
-        emptied, self._emptied_early = self._emptied_early, []
-        for fd, _ in self._epoll.poll(0):
-            if fd in self._waiting and not _says_populated(fd):
-                emptied.append(self._waiting.pop(fd))
-                self._epoll.unregister(fd)
-                os.close(fd)
-        for job in emptied:
-            yield Observation(job.id, empty=True)
+        return (Observation(job_id, empty=True) for job_id in self._emptying.emptied())
 
-    def _unloaded(self, tracked: _Tracked) -> Observation:
-        """The last word on a unit that was unloaded, or seemed to be: a reload of systemd says so of all."""
-        job = tracked.job
-        if not tracked.released and self._read(job.id) is not None:
-            return self.observe(job)
-        del self._tracked[job.id]
-        tracked.unit = replace(tracked.unit, has_job=False)
-        if not tracked.released and has_ended(tracked.unit) and tracked.unit.invocation_id is not None:
-            return replace(self._observation(tracked), held=False)
-        return (
-            Observation(job.id, held=False, empty=self._is_empty(job))
-            if tracked.released
-            else self._absent(job)
-        )
+    def _removed(self, units: Mapping[int, _Tracked]) -> Iterator[Observation]:
+        """The last word on units that were unloaded, or seemed to be: a reload of systemd says so of all."""
+        loaded = {} if all(tracked.released for tracked in units.values()) else self._loaded()
+        for job_id, tracked in units.items():
+            job, unit = tracked.job, tracked.unit
+            state = None if tracked.released else loaded.get(job_id)
+            if state == (unit.active_state, unit.sub_state) == _RUNNING and unit.invocation_id is not None:
+                continue
+            if state is not None:
+                yield self.observe(job)
+                continue
+            del self._tracked[job_id]
+            tracked.unit = replace(unit, has_job=False)
+            if tracked.released:
+                yield Observation(job_id, held=False, empty=self._is_empty(job))
+            elif has_ended(tracked.unit) and unit.invocation_id is not None:
+                yield replace(self._observation(tracked), held=False)
+            else:
+                yield self._absent(job)
+
+    def _loaded(self) -> dict[int, tuple[str, str]]:
+        """State and sub-state of every job's unit that is there."""
+        units = self.bus.list_units(_PATTERN)
+        return {
+            job_id: (active, sub) for name, active, sub in units if (job_id := job_id_of(name)) is not None
+        }
 
     def observe(self, job: Job) -> Observation:
         if job.unit in self._kept:
@@ -280,19 +291,14 @@ class Systemd:
 
     def observe_all(self, jobs: Iterable[Job]) -> list[Observation]:
         wanted = {job.id: job for job in jobs}
-        loaded = {
-            job_id: (active, sub)
-            for name, active, sub in self.bus.list_units(_PATTERN)
-            if (job_id := job_id_of(name)) is not None
-        }
+        self._drop_kept()
+        loaded = self._loaded()
         seen = []
         for job in wanted.values():
-            if loaded.get(job.id) == ("active", "running") and (
-                job.id in self._tracked or self._is_known(job)
-            ):
+            if loaded.get(job.id) == _RUNNING and (job.id in self._tracked or self._is_known(job)):
                 # What merely runs has nothing new to say; there may be thousands of these.
                 self._tracked.setdefault(
-                    job.id, _Tracked(job, Unit("active", "running", invocation_id=job.invocation_id))
+                    job.id, _Tracked(job, Unit(*_RUNNING, invocation_id=job.invocation_id))
                 )
                 continue
             seen.append(self.observe(job) if job.id in loaded else self._absent(job))
@@ -353,35 +359,12 @@ class Systemd:
     def _is_going_down(self) -> bool:
         return bool(self.bus.get_manager("SystemState", "s") == b"stopping")
 
-    def _cgroup_events(self, job: Job) -> str:
-        return f"{self._cgroup_root}/{cgroup_path(job)}/cgroup.events"
+    def _cgroup(self, job: Job) -> str:
+        return f"{self._cgroup_root}/{cgroup_path(job)}"
 
     def _is_empty(self, job: Job) -> bool:
         """Whether no process is left in the job's cgroup."""
-        if job.shard is None:
-            return True
-        return not self._populated(self._cgroup_events(job))
-
-    @staticmethod
-    def _populated(path: str) -> bool:
-        try:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            # systemd removes a cgroup once it is empty.
-            return False
-        try:
-            return _says_populated(fd)
-        finally:
-            os.close(fd)
-
-
-def _says_populated(fd: int) -> bool:
-    """Whether an open cgroup.events knows of processes."""
-    try:
-        return b"populated 1" in os.pread(fd, 4096, 0)
-    except OSError:
-        # The cgroup is gone.
-        return False
+        return job.shard is None or not is_populated(self._cgroup(job))
 
 
 def _refusal(job: Job, error: CallFailed) -> Reason:

@@ -1,0 +1,291 @@
+"""Rude clients harm nobody: others are served meanwhile, and what they took of the daemon is given back."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+
+import pytest
+
+from sysjobs.server import MAX_CONNECTIONS, MAX_HELD
+from sysjobs.wire import MAX_MESSAGE
+from tests.admin_on_node import Place, clear, daemon, daemon_files, daemon_memory, place
+from tests.node import Node
+from tests.raw_client import RawClient, request
+from tests.waiting import wait_until
+
+# How long a call of somebody else may take while somebody is rude; one takes a millisecond otherwise.
+PROMPT = 2.0
+
+# What Python and the kernel keep of memory that was given back, and caches of the daemon's own.
+MEMORY_SLACK = 48 << 20
+
+QUEUED = 4000
+INFO = request("org.varlink.service.GetInfo")
+
+
+@pytest.fixture
+def bob(node: Node) -> Iterator[RawClient]:
+    """Somebody else, who must be served, and a daemon that must be left as it was."""
+    clear(node)
+    with RawClient(node, "bob") as client:
+        client.call("List")
+        pid, files, memory = daemon(node, "MainPID"), daemon_files(node), daemon_memory(node)
+        yield client
+        served(client)
+        assert daemon(node, "MainPID") == pid
+        wait_until(lambda: daemon_files(node) <= files)
+        wait_until(lambda: daemon_memory(node) <= memory + MEMORY_SLACK)
+    assert "Traceback" not in node.journal("sysjobsd")
+
+
+def served(client: RawClient) -> None:
+    """Answered, and soon."""
+    before = time.monotonic()
+    reply = client.call("List", {"unfinished": True})
+    assert "jobs" in reply["parameters"]
+    assert time.monotonic() - before < PROMPT
+
+
+RUBBISH = {
+    "random": os.urandom(100_000) + b"\0",
+    "HTTP": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n\0",
+    "empty": b"\0",
+    "not UTF-8": b'{"method": "\xff"}\0',
+    "not an object": b"[]\0",
+    "no method": b"{}\0",
+    "a number for a method": b'{"method": 5}\0',
+    "a list of parameters": b'{"method": "io.sysjobs.List", "parameters": []}\0',
+    "infinity": b'{"method": "io.sysjobs.List", "parameters": {"limit": Infinity}}\0',
+    "half": b'{"method": "io.sysjobs.List"\0',
+    "deep": b"[" * 1_000_000 + b"\0",
+    "deeper": b'{"a":' * 200_000 + b"\0",
+}
+
+
+@pytest.mark.parametrize("kind", RUBBISH)
+def test_rubbish_ends_the_connection(node: Node, bob: RawClient, kind: str) -> None:
+    with RawClient(node) as client:
+        client.send(RUBBISH[kind])
+        assert client.receive() is None
+
+
+HUGE_NUMBER = b'{"method": "io.sysjobs.List", "parameters": {"limit": ' + b"9" * 1_000_000 + b"}}\0"
+ODD = {
+    "a huge number": HUGE_NUMBER,
+    "a number beyond SQLite": request("List", {"limit": 1 << 70}),
+    "an id beyond SQLite": request("Show", {"id": "9" * 19}),
+    "a lone surrogate": b'{"method": "io.sysjobs.Show", "parameters": {"id": "\\ud800"}}\0',
+    "a NUL": b'{"method": "io.sysjobs.Show", "parameters": {"id": "\\u0000"}}\0',
+    "ten thousand names": request("Cancel", {"ids": ["no-such-name"] * 10_000}),
+    "a million names": request("Cancel", {"ids": ["no-such-name"] * 1_000_000}),
+    "many ranges": request("List", {"ids": ["1-1000000"] * 5_000}),
+    "a key twice": b'{"method": "io.sysjobs.Show", "method": "io.sysjobs.List"}\0',
+}
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_odd_calls_get_an_answer(node: Node, bob: RawClient, kind: str) -> None:
+    with RawClient(node) as client:
+        client.send(ODD[kind])
+        client.send(INFO)
+        served(bob)
+        answers = [client.receive() for _ in range(2)]
+        if kind == "a huge number":
+            # Python reads no number of that length: it's rubbish.
+            assert answers == [None, None]
+        else:
+            codes = [answer and answer["parameters"].get("code") for answer in answers]
+            assert codes[0] != "bug"
+            assert answers[1]
+            assert answers[1]["parameters"]["product"] == "sysjobsd"
+
+
+def test_half_messages(node: Node, bob: RawClient) -> None:
+    with ExitStack() as stack:
+        for number in range(200):
+            client = stack.enter_context(RawClient(node))
+            client.send(INFO[: number % (len(INFO) - 1) + 1])
+        served(bob)
+        # The other half may come whenever it likes.
+        client.send(INFO[number % (len(INFO) - 1) + 1 :])
+        answer = client.receive()
+        assert answer is not None
+        assert answer["parameters"]["product"] == "sysjobsd"
+
+
+def test_a_message_that_is_too_big(node: Node, bob: RawClient) -> None:
+    with RawClient(node) as client:
+        with pytest.raises((BrokenPipeError, ConnectionResetError)):
+            client.send(b" " * (100 << 20))
+        answer = client.receive()
+        assert answer is not None
+        assert answer["error"] == "io.sysjobs.Refused"
+        assert answer["parameters"]["code"] == "too-big"
+        assert f"larger than {MAX_MESSAGE >> 20} MiB" in answer["parameters"]["message"]
+        assert client.receive() is None
+
+
+def test_what_one_user_can_have_kept_is_bounded(node: Node, bob: RawClient) -> None:
+    before = daemon_memory(node)
+    part = b" " * (MAX_MESSAGE - 1)
+    with ExitStack() as stack:
+        clients = [stack.enter_context(RawClient(node)) for _ in range(12)]
+        refused = 0
+        for client in clients:
+            try:
+                client.send(part)
+            except (BrokenPipeError, ConnectionResetError):
+                answer = client.receive()
+                assert answer is not None
+                assert answer["parameters"]["code"] == "too-much"
+                refused += 1
+            served(bob)
+        assert refused >= len(clients) - MAX_HELD // len(part)
+        assert daemon_memory(node) < before + 3 * MAX_HELD
+
+
+def test_a_client_that_calls_and_calls_and_never_reads(node: Node, bob: RawClient) -> None:
+    before = daemon_memory(node)
+    with RawClient(node) as client:
+        client.socket.settimeout(5)
+        # It can't send on, or is sent away; what it did send is bounded either way.
+        with pytest.raises((TimeoutError, BrokenPipeError, ConnectionResetError)):
+            client.send(INFO * (4 * MAX_HELD // len(INFO)))
+        served(bob)
+        assert daemon_memory(node) < before + 3 * MAX_HELD
+
+
+def test_calls_without_end_are_answered_in_turn(node: Node, bob: RawClient) -> None:
+    number = 5_000
+    with RawClient(node) as client:
+        bad = request("Nope")
+        client.socket.setblocking(False)
+        outgoing = memoryview((INFO + bad) * number)
+        answers = 0
+        deadline = time.monotonic() + 60
+        while answers < 2 * number:
+            assert time.monotonic() < deadline
+            try:
+                outgoing = outgoing[client.socket.send(outgoing[: 1 << 16]) :] if outgoing else outgoing
+            except BlockingIOError:
+                pass
+            try:
+                answers += client.socket.recv(1 << 20).count(b"\0")
+            except BlockingIOError:
+                pass
+            if answers % 500 == 0:
+                served(bob)
+
+
+def test_half_closed_connections_get_their_answers(node: Node, bob: RawClient) -> None:
+    with RawClient(node) as client:
+        client.send(INFO * 3)
+        client.socket.shutdown(socket.SHUT_WR)
+        for _ in range(3):
+            answer = client.receive()
+            assert answer is not None
+            assert answer["parameters"]["product"] == "sysjobsd"
+        assert client.receive() is None
+
+
+def test_more_connections_than_a_user_may_have(node: Node, bob: RawClient) -> None:
+    with ExitStack() as stack:
+        clients = [stack.enter_context(RawClient(node)) for _ in range(600)]
+        for client in clients:
+            # Some are sent away before they can say anything.
+            with suppress(BrokenPipeError):
+                client.send(INFO)
+        served(bob)
+        answers = [client.receive() for client in clients]
+        codes = [answer and answer["parameters"].get("code") for answer in answers]
+        assert codes == [None] * MAX_CONNECTIONS + ["too-many-connections"] * (600 - MAX_CONNECTIONS)
+        # Their owner is told so by the command too; root and others are served.
+        told = node.run(["sysjobs", "queue"], user="alice", check=False)
+        assert told.returncode == 1
+        assert b"User id 1000 has 512 connections open already." in told.stderr
+        assert node.run(["sysjobs", "queue"], user="bob").returncode == 0
+    wait_until(lambda: node.run(["sysjobs", "queue"], user="alice", check=False).returncode == 0)
+
+
+def test_clients_that_vanish_while_they_wait(node: Node, bob: RawClient) -> None:
+    with place(node) as alice:
+        job = alice.start("-c", "touch up; sleep 1000")
+        files = daemon_files(node)
+        for _ in range(100):
+            with RawClient(node) as client:
+                client.send(request("Watch", {"ids": [str(job)]}, more=True))
+                assert client.receive()
+        # While the job goes on: its end is not what clears them away.
+        wait_until(lambda: daemon_files(node) <= files)
+        assert alice.show(job)["status"] == "RUNNING"
+
+
+def test_a_client_that_vanishes_within_a_call(node: Node, bob: RawClient) -> None:
+    with place(node) as alice:
+        for number in range(50):
+            with RawClient(node) as client:
+                job = {"shell": "echo >>begun", "cpus": 0, "workdir": alice.path, "name": f"v{number}"}
+                client.send(request("Submit", {"job": job})[: -1 if number % 2 else None])
+        served(bob)
+        # Complete or absent, and as often as it was asked for.
+        alice.until("[ $(grep -c '' begun) = 25 ]")
+        names = sorted(view["name"] for view in alice.jobs().values() if view["name"].startswith("v"))
+        assert names == sorted(f"v{number}" for number in range(0, 50, 2))
+
+
+@pytest.fixture
+def queued(node: Node) -> Iterator[Place]:
+    """A queue in which a List or Watch is large."""
+    with place(node) as alice:
+        cpus = int(node.sh("nproc"))
+        alice.submit_many([{"command": ["sleep", "1000"], "cpus": cpus, "grace": 0}])
+        spec = {"command": ["true"], "name": "n" * 200, "cpus": 1}
+        with RawClient(node) as client:
+            client.send(request("Submit", {"job": spec}) * QUEUED)
+            for _ in range(QUEUED):
+                assert client.receive()
+        yield alice
+
+
+def test_clients_that_stop_reading_a_large_reply(node: Node, bob: RawClient, queued: Place) -> None:
+    before = daemon_memory(node)
+    files = daemon_files(node)
+    with ExitStack() as stack:
+        for _ in range(20):
+            for method in ("List", "Watch"):
+                client = stack.enter_context(RawClient(node))
+                client.send(request(method, {"ids": [f"1-{QUEUED}"]}, more=True))
+        served(bob)
+        assert daemon_memory(node) < before + 3 * MAX_HELD
+        # One that does read gets all of it meanwhile.
+        with RawClient(node) as reader:
+            replies = list(reader.replies("List", {"unfinished": True}, more=True))
+            assert sum(len(reply["parameters"]["jobs"]) for reply in replies) == QUEUED + 1
+        served(bob)
+    wait_until(lambda: daemon_files(node) <= files)
+
+
+def test_who_watches_many_jobs_is_told_of_all(node: Node, bob: RawClient, queued: Place) -> None:
+    waiting = sorted(queued.jobs("-s"))
+    watching = node.spawn(["sysjobs", "wait", f"{waiting[0]}-{waiting[-1]}"], user="alice")
+    with RawClient(node) as client:
+        client.send(request("Watch", {"ids": [f"{waiting[0]}-{waiting[-1]}"]}, more=True))
+        first = [client.receive() for _ in waiting]
+        assert sorted(message["parameters"]["job"]["id"] for message in first if message) == waiting
+        # All of them change at once.
+        queued.run("cancel", "--all", "--grace", "0")
+        served(bob)
+        states = {}
+        while message := client.receive():
+            job = message["parameters"]["job"]
+            states[job["id"]] = job["status"]
+            if not message.get("continues"):
+                break
+        assert states == dict.fromkeys(waiting, "CANCELLED")
+    told, said = watching.communicate(timeout=60)
+    assert (watching.returncode, said) == (103, b"")
+    assert len(told.splitlines()) == len(waiting)
