@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from sysjobs.config import Settings
@@ -19,7 +19,7 @@ from sysjobs.store import Filter, Store
 from sysjobs.submission import CONTEXT_KEYS, SPEC_KEYS, Submitter, new_job
 from sysjobs.views import details_view, job_view
 
-CHUNK = 500
+CHUNK = 200
 """Jobs in one reply of List with `more`."""
 
 MAX_SINGLE_REPLY = 1000
@@ -85,18 +85,22 @@ class Handlers:
             statuses=_statuses(params.texts("statuses"), unfinished=params.flag("unfinished")),
             limit=min(limit, MAX_ID) if call.more else min(limit or MAX_SINGLE_REPLY, MAX_SINGLE_REPLY),
         )
-        jobs, left_out = self.store.find(wanted)
-        if ids is not None and not jobs:
+        found, left_out = self.store.find_ids(wanted)
+        if ids is not None and not found:
             raise _not_found(ids)
         if not call.more:
-            exchange.finish({"jobs": [self._view(peer, job) for job in jobs], "left_out": left_out})
+            exchange.finish({"jobs": self._views(peer, found), "left_out": left_out})
             return
-        exchange.stream(self._chunks(peer, jobs, left_out))
+        exchange.stream(self._chunks(peer, found, left_out))
 
-    def _chunks(self, peer: Peer, jobs: list[Job], left_out: int) -> Iterator[dict[str, object]]:
-        for start in range(0, len(jobs), CHUNK):
-            yield {"jobs": [self._view(peer, job) for job in jobs[start : start + CHUNK]]}
+    def _chunks(self, peer: Peer, ids: Sequence[int], left_out: int) -> Iterator[dict[str, object]]:
+        """Read as they are sent: there may be a million, and a client that takes its time."""
+        for start in range(0, len(ids), CHUNK):
+            yield {"jobs": self._views(peer, ids[start : start + CHUNK])}
         yield {"jobs": [], "left_out": left_out}
+
+    def _views(self, peer: Peer, ids: Iterable[int]) -> list[dict[str, object]]:
+        return [self._view(peer, job) for job in self.store.get_all(ids)]
 
     def show(self, exchange: Exchange, call: Call) -> None:
         params = Params(call.parameters, frozenset(("id",)))
@@ -162,32 +166,36 @@ class Handlers:
         ids = _bounded(params.texts("ids"))
         if not ids:
             raise Refused("No jobs to watch were named.", "Give ids.", code="no-ids")
-        jobs, missing = self._select(peer, ids)
+        watched, missing = self._select_ids(peer, ids)
         if missing:
             raise _not_found(missing)
-        if len(jobs) > MAX_WATCHED or (len(jobs) > 1 and not call.more):
+        if len(watched) > MAX_WATCHED or (len(watched) > 1 and not call.more):
             raise Refused(
-                f"{len(jobs)} jobs are too many for one call.", "Watch fewer, with `more`.", code="too-many"
+                f"{len(watched)} jobs are too many for one call.",
+                "Watch fewer, with `more`.",
+                code="too-many",
             )
         # Of a job that changes faster than the client reads, it is told the last state only.
-        untold = {job.id: job for job in jobs}
-        waiting = set(untold)
+        untold = dict.fromkeys(watched)
+        waiting = set(watched)
 
         def news() -> News:
-            if not untold:
+            job_id = next(iter(untold), None)
+            if job_id is None:
                 return None, False
-            job = untold.pop(next(iter(untold)))
+            del untold[job_id]
+            job = self._job(job_id)
             if job.status.terminal or not call.more:
-                waiting.discard(job.id)
+                waiting.discard(job_id)
             return {"job": self._view(peer, job)}, not waiting
 
         def changed(job: Job) -> None:
-            untold[job.id] = job
+            untold[job.id] = None
             exchange.pump()
 
-        for job in jobs:
-            if call.more and not job.status.terminal:
-                exchange.when_over(self.queue.watchers.add(job.id, changed))
+        for job_id in watched:
+            if call.more and job_id in self.queue.jobs:
+                exchange.when_over(self.queue.watchers.add(job_id, changed))
         exchange.follow(news)
 
     def _view(self, peer: Peer, job: Job) -> dict[str, object]:
@@ -214,26 +222,34 @@ class Handlers:
 
     def _select(self, peer: Peer, ids: list[str]) -> tuple[list[Job], list[str]]:
         """The jobs that are meant, and those of `ids` that mean none. Of a range, the caller's own."""
-        found: dict[int, Job] = {}
+        found, missing = self._select_ids(peer, ids)
+        # The queue's memory may be ahead of the last commit.
+        live = {job_id: job for job_id in found if (job := self.queue.jobs.get(job_id))}
+        stored = {job.id: job for job in self.store.get_all(job_id for job_id in found if job_id not in live)}
+        return [live.get(job_id) or stored[job_id] for job_id in found], missing
+
+    def _select_ids(self, peer: Peer, ids: list[str]) -> tuple[list[int], list[str]]:
+        found: dict[int, None] = {}
         missing = []
         for text in ids:
-            jobs = self._jobs_in(peer, self._ranges(peer, [text]))
-            if not jobs:
+            those = self._ids_in(peer, self._ranges(peer, [text]))
+            if not those:
                 missing.append(text)
-            found |= {job.id: job for job in jobs}
+            found |= dict.fromkeys(those)
         if not found:
             raise _not_found(ids)
-        return list(found.values()), missing
+        return list(found), missing
 
-    def _jobs_in(self, peer: Peer, ranges: list[range]) -> list[Job]:
-        single = len(ranges) == 1 and len(ranges[0]) == 1
-        if single:
+    def _ids_in(self, peer: Peer, ranges: list[range]) -> Iterable[int]:
+        if len(ranges) == 1 and len(ranges[0]) == 1:
             job_id = ranges[0].start
-            job = self.queue.jobs.get(job_id) or self.store.get(job_id)
-            return [] if job is None else [job]
-        stored, _ = self.store.find(Filter(ids=ranges, uid=None if peer.is_root else peer.uid))
-        # The queue's memory may be ahead of the last commit.
-        return [self.queue.jobs.get(job.id, job) for job in stored]
+            return [job_id] if job_id in self.queue.jobs or self.store.get(job_id) else []
+        return self.store.find_ids(Filter(ids=ranges, uid=None if peer.is_root else peer.uid))[0]
+
+    def _job(self, job_id: int) -> Job:
+        job = self.queue.jobs.get(job_id) or self.store.get(job_id)
+        assert job is not None
+        return job
 
 
 def _statuses(names: list[str] | None, *, unfinished: bool) -> list[Status] | None:

@@ -208,12 +208,7 @@ class Connection(asyncio.Protocol):
             exchange.fail(error)
         except Exception:
             # One broken request must not take the daemon down.
-            log.exception("%s failed", call.method)
-            exchange.fail(
-                Unavailable(
-                    "sysjobsd failed at this request.", "`journalctl -u sysjobsd` says why.", code="bug"
-                )
-            )
+            exchange.fail_as_bug()
 
     def _handler(self, call: Call) -> Handler:
         handler = self._server.handlers.get(call.method)
@@ -285,6 +280,13 @@ class Exchange:
     def fail(self, error: SysjobsError | ProtocolError) -> None:
         self._end(error_reply(error))
 
+    def fail_as_bug(self) -> None:
+        """The exception in hand is a fault of ours."""
+        log.exception("%s failed", self._call.method)
+        self.fail(
+            Unavailable("sysjobsd failed at this request.", "`journalctl -u sysjobsd` says why.", code="bug")
+        )
+
     def _end(self, message: dict[str, object]) -> None:
         if self._is_over:
             return
@@ -309,6 +311,9 @@ class Exchange:
             following = next(self._parts)
         except StopIteration:
             self._end(reply(current))
+            return
+        except Exception:
+            self.fail_as_bug()
             return
         self.part(current)
         self._continue(following)

@@ -21,7 +21,7 @@ from tests.waiting import wait_until
 PROMPT = 2.0
 
 # What Python and the kernel keep of memory that was given back, and caches of the daemon's own.
-MEMORY_SLACK = 48 << 20
+MEMORY_SLACK = 96 << 20
 
 QUEUED = 4000
 INFO = request("org.varlink.service.GetInfo")
@@ -62,20 +62,20 @@ RUBBISH = {
     "infinity": b'{"method": "io.sysjobs.List", "parameters": {"limit": Infinity}}\0',
     "half": b'{"method": "io.sysjobs.List"\0',
     "deep": b"[" * 1_000_000 + b"\0",
+    "a number of a million digits": b'{"method": ' + b"9" * 1_000_000 + b"}\0",
     "deeper": b'{"a":' * 200_000 + b"\0",
 }
 
 
-@pytest.mark.parametrize("kind", RUBBISH)
-def test_rubbish_ends_the_connection(node: Node, bob: RawClient, kind: str) -> None:
-    with RawClient(node) as client:
-        client.send(RUBBISH[kind])
-        assert client.receive() is None
+def test_rubbish_ends_the_connection(node: Node, bob: RawClient) -> None:
+    for kind, data in RUBBISH.items():
+        with RawClient(node) as client:
+            client.send(data)
+            served(bob)
+            assert client.receive() is None, kind
 
 
-HUGE_NUMBER = b'{"method": "io.sysjobs.List", "parameters": {"limit": ' + b"9" * 1_000_000 + b"}}\0"
 ODD = {
-    "a huge number": HUGE_NUMBER,
     "a number beyond SQLite": request("List", {"limit": 1 << 70}),
     "an id beyond SQLite": request("Show", {"id": "9" * 19}),
     "a lone surrogate": b'{"method": "io.sysjobs.Show", "parameters": {"id": "\\ud800"}}\0',
@@ -87,21 +87,17 @@ ODD = {
 }
 
 
-@pytest.mark.parametrize("kind", ODD)
-def test_odd_calls_get_an_answer(node: Node, bob: RawClient, kind: str) -> None:
-    with RawClient(node) as client:
-        client.send(ODD[kind])
-        client.send(INFO)
-        served(bob)
-        answers = [client.receive() for _ in range(2)]
-        if kind == "a huge number":
-            # Python reads no number of that length: it's rubbish.
-            assert answers == [None, None]
-        else:
-            codes = [answer and answer["parameters"].get("code") for answer in answers]
-            assert codes[0] != "bug"
-            assert answers[1]
-            assert answers[1]["parameters"]["product"] == "sysjobsd"
+def test_odd_calls_get_an_answer(node: Node, bob: RawClient) -> None:
+    for kind, data in ODD.items():
+        with RawClient(node) as client:
+            client.send(data)
+            client.send(INFO)
+            served(bob)
+            answer, following = client.receive(), client.receive()
+            assert answer, kind
+            assert answer["parameters"].get("code") != "bug", kind
+            assert following, kind
+            assert following["parameters"]["product"] == "sysjobsd"
 
 
 def test_half_messages(node: Node, bob: RawClient) -> None:
@@ -252,21 +248,24 @@ def queued(node: Node) -> Iterator[Place]:
 
 
 def test_clients_that_stop_reading_a_large_reply(node: Node, bob: RawClient, queued: Place) -> None:
-    before = daemon_memory(node)
     files = daemon_files(node)
-    with ExitStack() as stack:
-        for _ in range(20):
-            for method in ("List", "Watch"):
+    after = []
+    for _ in range(3):
+        with ExitStack() as stack:
+            for number in range(40):
                 client = stack.enter_context(RawClient(node))
-                client.send(request(method, {"ids": [f"1-{QUEUED}"]}, more=True))
-        served(bob)
-        assert daemon_memory(node) < before + 3 * MAX_HELD
-        # One that does read gets all of it meanwhile.
-        with RawClient(node) as reader:
-            replies = list(reader.replies("List", {"unfinished": True}, more=True))
-            assert sum(len(reply["parameters"]["jobs"]) for reply in replies) == QUEUED + 1
-        served(bob)
-    wait_until(lambda: daemon_files(node) <= files)
+                method = ("List", "Watch")[number % 2]
+                client.send(request(method, {"ids": ["1-1000000"]}, more=True))
+            served(bob)
+            # One that does read gets all of it meanwhile.
+            with RawClient(node) as reader:
+                replies = list(reader.replies("List", {"unfinished": True}, more=True))
+                assert sum(len(reply["parameters"]["jobs"]) for reply in replies) == QUEUED + 1
+            served(bob)
+        wait_until(lambda: daemon_files(node) <= files)
+        after.append(daemon_memory(node))
+    # Some memory stays with Python's allocator, and no more of it each time.
+    assert after[2] < after[0] + (16 << 20)
 
 
 def test_who_watches_many_jobs_is_told_of_all(node: Node, bob: RawClient, queued: Place) -> None:

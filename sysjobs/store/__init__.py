@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -165,16 +166,27 @@ class Store:
 
     def find(self, wanted: Filter) -> tuple[list[Job], int]:
         """The jobs in order of their ids, and how many older ones the limit leaves out."""
+        ids, left_out = self.find_ids(wanted)
+        return self.get_all(ids), left_out
+
+    def find_ids(self, wanted: Filter) -> tuple[array[int], int]:
+        """The same, without reading the jobs."""
         source, values = _source(wanted)
         limit = wanted.limit or -1
         rows = self._db.execute(
-            f"SELECT jobs.* FROM {source} ORDER BY jobs.id DESC LIMIT ?", [*values, limit]
-        ).fetchall()
+            f"SELECT jobs.id FROM {source} ORDER BY jobs.id DESC LIMIT ?", [*values, limit]
+        )
+        ids = array("q", (job_id for (job_id,) in rows))
+        ids.reverse()
         left_out = 0
-        if len(rows) == limit:
+        if len(ids) == limit:
             count = self._db.execute(f"SELECT count(*) FROM {source}", values).fetchone()[0]
-            left_out = count - len(rows)
-        return [_job(row) for row in reversed(rows)], left_out
+            left_out = count - len(ids)
+        return ids, left_out
+
+    def get_all(self, ids: Iterable[int]) -> list[Job]:
+        """The jobs that have these ids, in order of them."""
+        return [_job(row) for row in self._db.execute(_SQL["jobs"], {"ids": json.dumps([*ids])})]
 
 
 def _source(wanted: Filter) -> tuple[str, list[object]]:
@@ -212,7 +224,9 @@ def _merged(ranges: Sequence[range]) -> list[list[int]]:
     return merged
 
 
-def _job(row: sqlite3.Row) -> Job:
+def _job(found: sqlite3.Row) -> Job:
+    # Of itself it compares a name with those of all columns.
+    row = dict(zip(found.keys(), found, strict=True))
     cancelled = row["cancel_at"] is not None
     return Job(
         id=row["id"],

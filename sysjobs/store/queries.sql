@@ -32,6 +32,9 @@ SELECT payload, data FROM jobs LEFT JOIN environments ON environments.id = envir
 -- name: job
 SELECT * FROM jobs WHERE id = :id
 
+-- name: jobs
+SELECT jobs.* FROM json_each(:ids) AS wanted CROSS JOIN jobs ON jobs.id = wanted.value ORDER BY jobs.id
+
 -- name: unfinished
 SELECT * FROM jobs WHERE status IN ('INIT', 'PENDING', 'SETTING_UP', 'RUNNING') ORDER BY id
 
