@@ -140,7 +140,7 @@ def test_the_end_leaves_nothing(suite: str, node: Node) -> None:
     assert inside.returncode == -signal.SIGKILL
     assert not folder.exists()
     assert not cgroup.exists()
-    assert _mentions(name) == ""
+    wait_until(lambda: not _mentions(name))
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
