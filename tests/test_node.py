@@ -135,12 +135,13 @@ def test_the_end_leaves_nothing(suite: str, node: Node) -> None:
     with Node(suite) as own:
         name, folder, cgroup = own.name, own.state.folder, Cgroup.of_node(own.name).path
         inside = own.spawn(["sleep", "4713"])
+        own.wait_for("pgrep -fx 'sleep 4713'")
         assert name in _mentions(name)
     inside.communicate(timeout=30)
     assert inside.returncode == -signal.SIGKILL
     assert not folder.exists()
     assert not cgroup.exists()
-    wait_until(lambda: not _mentions(name))
+    assert _mentions(name) == ""
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
