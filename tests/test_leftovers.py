@@ -20,7 +20,8 @@ KINDS: list[dict[str, object]] = [
     {"shell": "kill -KILL $$"},
     {"shell": "setsid nohup sleep 300 & exit 0"},
     {"shell": "trap '' TERM; sleep 300 & exit 1", "grace": 0},
-    {"command": ["true"], "setup": "sleep 300 & exit 4"},
+    # A bash that has just been forked may miss a SIGTERM.
+    {"command": ["true"], "setup": "sleep 300 & exit 4", "grace": 1},
     {"command": ["no-such-command"]},
     {"command": ["sleep", "300"], "time": 0.2},
     {"command": ["sleep", "300"], "time": 0.2, "setup": "sleep 300 & true"},

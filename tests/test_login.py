@@ -63,3 +63,14 @@ def test_it_is_the_drop_in_that_keeps_it(node: Node, quick_logind: None) -> None
         node.run(["sysjobs", "cancel", "--grace", "0", job])
     finally:
         node.sh(f"rm {drop_in}; {RELOAD}")
+
+
+def test_installing_has_logind_take_it_up(node: Node) -> None:
+    manager = "org.freedesktop.login1 /org/freedesktop/login1 org.freedesktop.login1.Manager"
+    setting = f"busctl get-property {manager} RemoveIPC"
+    assert node.sh(setting) == "b false\n"
+    node.sh(f"rm /usr/lib/systemd/logind.conf.d/*sysjobs*; {RELOAD}")
+    node.wait_for(f"{setting} | grep true")
+    node.put("/tmp/sysjobs.deb", node.deb)
+    node.run(["apt-get", "-o", "APT::Sandbox::User=root", "install", "--reinstall", "-y", "/tmp/sysjobs.deb"])
+    node.wait_for(f"{setting} | grep false")

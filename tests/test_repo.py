@@ -40,6 +40,7 @@ LAYERS: dict[str, list[set[str]]] = {
             "sysjobs.engine",
             "sysjobs.engine.outcome",
             "sysjobs.engine.script",
+            "sysjobs.engine.signals",
             "sysjobs.engine.units",
             "sysjobs.answers",
             "sysjobs.holdings",

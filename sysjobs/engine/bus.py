@@ -18,6 +18,7 @@ from pystemd import dbuslib
 from pystemd.dbusexc import DBusBaseError
 
 from sysjobs.engine import ConnectionLost
+from sysjobs.engine.signals import UNLOADED, Signal
 from sysjobs.engine.units import Property
 
 _DESTINATION = b"org.freedesktop.systemd1"
@@ -25,8 +26,6 @@ _MANAGER_PATH = b"/org/freedesktop/systemd1"
 _UNIT_PREFIX = b"/org/freedesktop/systemd1/unit/"
 _MANAGER = b"org.freedesktop.systemd1.Manager"
 _PROPERTIES = b"org.freedesktop.DBus.Properties"
-UNIT = "org.freedesktop.systemd1.Unit"
-SERVICE = "org.freedesktop.systemd1.Service"
 
 # After these nobody knows whether the call took effect, and what follows is the same for all.
 _LOST = {
@@ -40,9 +39,6 @@ _LOST = {
 }
 # Those that the daemon has handlers for: no other one can interrupt a call and leave the daemon alive.
 _SIGNALS = frozenset((signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
-
-Signal = tuple[str, str, dict[str, Any]]
-"""Unit, interface, changed properties. A unit that was unloaded has the interface ''."""
 
 
 class CallFailed(Exception):
@@ -95,7 +91,7 @@ class Bus:
             path: bytes = msg.body[1]
             if path.startswith(self._prefix):
                 self._muted.discard(path)
-                self._signals.append((unescape(path), "", {}))
+                self._signals.append((unescape(path), UNLOADED, {}))
 
         return removed
 
@@ -159,8 +155,9 @@ class Bus:
             self._drain()
         return value
 
-    def get_all(self, unit: str, interface: str) -> dict[str, Any]:
-        return decoded(self._call(_unit_path(unit), _PROPERTIES, "GetAll", [(ord("s"), interface.encode())]))
+    def get_all(self, unit: str) -> dict[str, Any]:
+        """The properties of all its interfaces, as they are at one moment."""
+        return decoded(self._call(_unit_path(unit), _PROPERTIES, "GetAll", [(ord("s"), b"")]))
 
     def list_units(self, pattern: str) -> list[tuple[str, str, str]]:
         """Name, active state and sub-state of each loaded unit that matches."""

@@ -8,15 +8,16 @@ import select
 import signal
 import time
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 from sysjobs.engine import ConnectionLost, Observation, StartFailed, StartResult
-from sysjobs.engine.bus import SERVICE, UNIT, Bus, CallFailed
+from sysjobs.engine.bus import Bus, CallFailed
 from sysjobs.engine.cgroups import EmptyWatch, is_populated
 from sysjobs.engine.files import JobFiles
 from sysjobs.engine.outcome import Seen, end_time, has_ended, outcome
 from sysjobs.engine.script import Traces
+from sysjobs.engine.signals import SERVICE, UNIT, Tracked, take_in
 from sysjobs.engine.units import Unit, cgroup_path, job_id_of, properties, updated, user_slice
 from sysjobs.jobs import Job, Reason, unit_name
 from sysjobs.payload import Payload
@@ -32,18 +33,6 @@ KEEP_FAILED_FOR = 3600.0
 _RUNNING = ("active", "running")
 
 
-@dataclass(slots=True)
-class _Tracked:
-    """A unit that may be loaded: the job as it was launched, and what systemd last said."""
-
-    job: Job
-    unit: Unit = field(default_factory=Unit)
-    stopped: bool = False
-    told: bool = False
-    """It was sent our SIGTERM."""
-    released: bool = False
-
-
 class Systemd:
     """See `Engine`. `address` is the manager's private socket."""
 
@@ -53,7 +42,7 @@ class Systemd:
         self._kept: dict[str, float] = {}
         self._address = address
         self._files = files
-        self._tracked: dict[int, _Tracked] = {}
+        self._tracked: dict[int, Tracked] = {}
         self._bus: Bus | None = None
         self._cgroup_root = _CGROUPS
         # Readable when the bus is, or when a cgroup may have become empty.
@@ -99,7 +88,7 @@ class Systemd:
         files = self._files.prepare(job, payload)
         if self._kept.pop(job.unit, None) is not None:
             self._ask("ResetFailedUnit", "s", job.unit)
-        self._tracked[job.id] = _Tracked(job)
+        self._tracked[job.id] = Tracked(job)
         setup = files.setup if job.has_setup else None
         try:
             self.bus.start_transient(job.unit, properties(job, files.run, setup, self._files.log(job)))
@@ -152,13 +141,11 @@ class Systemd:
     def release(self, job: Job) -> Observation | None:
         tracked = self._tracked.get(job.id)
         if tracked is None:
-            tracked = self._tracked[job.id] = _Tracked(job, self._read(job.id) or Unit())
+            tracked = self._tracked[job.id] = Tracked(job, self._read(job.id) or Unit())
         tracked.released = True
         if tracked.unit.active_state == "failed":
-            self._keep_failed(job.unit)
-            del self._tracked[job.id]
-            return Observation(job.id, held=False, empty=self._is_empty(job))
-        if tracked.unit.active_state == "active" and self._is_empty(job):
+            return self._observation(tracked)
+        if tracked.unit.exited and self._is_empty(job):
             # All that can happen now is that it is unloaded.
             self.bus.mute(job.unit)
         self._ask("StopUnit", "ss", job.unit, "replace")
@@ -217,39 +204,17 @@ class Systemd:
             # Read in any case: the descriptor stays readable until then.
             yield from self._emptied()
             return
-        touched: dict[int, None] = {}
-        removed: dict[int, _Tracked] = {}
-        for unit_id, interface, changes in self.bus.signals():
-            job_id = job_id_of(unit_id)
-            tracked = self._tracked.get(job_id) if job_id is not None else None
-            if job_id is None or tracked is None:
-                continue
-            if interface == "":
-                touched.pop(job_id, None)
-                removed[job_id] = tracked
-                continue
-            tracked.unit = updated(tracked.unit, changes)
-            # systemd sends the service's properties before the unit's: with these the picture is whole.
-            if interface == UNIT:
-                if tracked.unit.stopping and not tracked.unit.main_ended and tracked.unit.result == "success":
-                    tracked.stopped = True
-                touched[job_id] = None
-        yield from self._removed(removed)
-        for job_id in [job_id for job_id in touched if job_id in self._tracked]:
-            tracked = self._tracked[job_id]
-            if tracked.released and tracked.unit.active_state == "failed":
-                # What was left in it had to be killed, which is a failure of the unit, not of the job.
-                del self._tracked[job_id]
-                self._keep_failed(tracked.job.unit)
-                yield Observation(job_id, held=False, empty=self._is_empty(tracked.job))
-                continue
-            yield self._observation(tracked)
+        changed, unloaded = take_in(self._tracked, self.bus.signals())
+        yield from self._unloaded({job_id: self._tracked[job_id] for job_id in unloaded})
+        for job_id in changed:
+            if (tracked := self._tracked.get(job_id)) is not None:
+                yield self._observation(tracked)
         yield from self._emptied()
 
     def _emptied(self) -> Iterator[Observation]:
         return (Observation(job_id, empty=True) for job_id in self._emptying.emptied())
 
-    def _removed(self, units: Mapping[int, _Tracked]) -> Iterator[Observation]:
+    def _unloaded(self, units: Mapping[int, Tracked]) -> Iterator[Observation]:
         """The last word on units that were unloaded, or seemed to be: a reload of systemd says so of all."""
         loaded = {} if all(tracked.released for tracked in units.values()) else self._loaded()
         for job_id, tracked in units.items():
@@ -283,7 +248,7 @@ class Systemd:
         if unit is None or not self._is_ours(job):
             self._tracked.pop(job.id, None)
             return self._absent(job)
-        tracked = self._tracked.setdefault(job.id, _Tracked(job))
+        tracked = self._tracked.setdefault(job.id, Tracked(job))
         tracked.unit = unit
         if tracked.released and unit.active_state == "active" and not unit.has_job:
             self._release_again(job)
@@ -298,7 +263,7 @@ class Systemd:
             if loaded.get(job.id) == _RUNNING and (job.id in self._tracked or self._is_known(job)):
                 # What merely runs has nothing new to say; there may be thousands of these.
                 self._tracked.setdefault(
-                    job.id, _Tracked(job, Unit(*_RUNNING, invocation_id=job.invocation_id))
+                    job.id, Tracked(job, Unit(*_RUNNING, invocation_id=job.invocation_id))
                 )
                 continue
             seen.append(self.observe(job) if job.id in loaded else self._absent(job))
@@ -312,11 +277,8 @@ class Systemd:
         return bytes(self.bus.get(job.unit, UNIT, "InvocationID", "ay")).hex() == job.invocation_id
 
     def _read(self, job_id: int) -> Unit | None:
-        name = unit_name(job_id)
-        general = self.bus.get_all(name, UNIT)
-        if general.get("LoadState") != b"loaded":
-            return None
-        return updated(updated(Unit(), self.bus.get_all(name, SERVICE)), general)
+        everything = self.bus.get_all(unit_name(job_id))
+        return updated(Unit(), everything) if everything.get("LoadState") == b"loaded" else None
 
     def _is_ours(self, job: Job) -> bool:
         """Whether the loaded unit runs this job's script, of this attempt."""
@@ -324,8 +286,13 @@ class Systemd:
         script = self._files.files(job).run.encode()
         return any(script in entry[1] for entry in command or ())
 
-    def _observation(self, tracked: _Tracked) -> Observation:
+    def _observation(self, tracked: Tracked) -> Observation:
         job, unit = tracked.job, tracked.unit
+        if tracked.released and unit.active_state == "failed":
+            # Where what was left in it had to be killed, that is a failure of the unit, not of the job.
+            del self._tracked[job.id]
+            self._keep_failed(job.unit)
+            return Observation(job.id, held=False, empty=self._is_empty(job))
         if unit.invocation_id is None:
             return Observation(job.id, begun=False)
         if not has_ended(unit):

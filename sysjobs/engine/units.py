@@ -50,6 +50,11 @@ class Unit:
         return self.active_state == "failed" or (self.active_state == "inactive" and not self.has_job)
 
     @property
+    def exited(self) -> bool:
+        """It ended well, and is there to tell (RemainAfterExit=)."""
+        return (self.active_state, self.sub_state) == ("active", "exited")
+
+    @property
     def stopping(self) -> bool:
         return self.active_state == "deactivating"
 
