@@ -66,6 +66,7 @@ class JobDetails:
     """A job with all that is known of it. What belongs to the submitter alone is None for others."""
 
     job: JobView
+    warnings: list[str]
     spec: dict[str, Any] | None
     time_limit: float | None
     grace: float
@@ -87,6 +88,7 @@ class JobDetails:
         spec, core_dumped = get.values.get("spec"), get.values.get("core_dumped")
         return cls(
             job=JobView.from_wire(get.values.get("job")),
+            warnings=get.texts("warnings"),
             spec=spec if isinstance(spec, dict) else None,
             time_limit=get.number_or_none("time_limit"),
             grace=get.number("grace"),
@@ -165,6 +167,10 @@ class _Fields:
     def text(self, key: str) -> str:
         value = self.values.get(key)
         return value if isinstance(value, str) else os.fsdecode(from_wire(value))
+
+    def texts(self, key: str) -> list[str]:
+        """None at all where the array is absent."""
+        return [str(text) for text in self.values.get(key) or ()]
 
     def text_or_none(self, key: str) -> str | None:
         return None if self.values.get(key) is None else self.text(key)

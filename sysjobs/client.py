@@ -48,6 +48,7 @@ class Client:
     def __init__(self, socket: str | None = None, *, timeout: float = 60.0) -> None:
         self.socket = socket or os.environ.get("SYSJOBS_SOCKET") or DEFAULT_SOCKET
         self.timeout = timeout
+        self.warnings: list[str] = []
         self._connection: Connection | None = None
 
     def __enter__(self) -> Client:
@@ -80,7 +81,8 @@ class Client:
         """Submits `command`, or `shell` run by bash -c, and returns the job's id; the job is then on disk.
 
         The job gets this process's directory, umask, soft limits and, unless `export` is false, environment;
-        `env` adds variables. Two calls with the same `key` make one job.
+        `env` adds variables. Two calls with the same `key` make one job. What of it this node can't enforce
+        is in `warnings` then.
         """
         spec: dict[str, object] = {
             "command": None if command is None else [wire_text(argument) for argument in command],
@@ -102,6 +104,7 @@ class Client:
                 "key": key or os.urandom(16).hex(),
             },
         )
+        self.warnings = [str(text) for text in reply[-1].get("warnings") or ()]
         job_id = reply[-1].get("id")
         if not isinstance(job_id, int):
             raise self._unexpected("id isn't an integer")
@@ -146,10 +149,14 @@ class Client:
         ids: Iterable[int | str] | None = None,
         *,
         all_jobs: bool = False,
+        all_users: bool = False,
         reason: str | None = None,
         grace: str | float | None = None,
     ) -> Cancelled:
-        """Cancels these, or `all_jobs` of the caller that haven't ended; tells what became of each."""
+        """Cancels these, or `all_jobs` of the caller (of `all_users`, for root) that haven't ended.
+
+        Tells what became of each.
+        """
         from sysjobs.answers import Cancelled, CancelResult
 
         reply = self._call(
@@ -157,6 +164,7 @@ class Client:
             {
                 "ids": None if ids is None else [str(job_id) for job_id in ids],
                 "all": all_jobs or None,
+                "all_users": all_users or None,
                 "reason": reason,
                 "grace": None if grace is None else str(grace),
             },
@@ -280,8 +288,8 @@ class Client:
         if isinstance(failure, Unreachable):
             return failure
         return Unreachable(
-            f"sysjobsd at {self.socket} broke off every time: {failure}.",
-            "See why: journalctl -u sysjobsd",
+            f"sysjobsd at {self.socket} ended each time before it answered, or can't start: {failure}.",
+            "See why: systemctl status sysjobsd, and as root journalctl -u sysjobsd",
             code="broken-off",
         )
 

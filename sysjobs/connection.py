@@ -23,7 +23,7 @@ class NotListening(Unreachable):
     def __init__(self, path: str, error: OSError) -> None:
         super().__init__(
             f"sysjobsd isn't running: {path}: {error.strerror}.",
-            "Start it: systemctl start sysjobsd.socket",
+            "Start it, systemctl start sysjobsd.socket, or check --socket and SYSJOBS_SOCKET.",
             code="not-running",
         )
 

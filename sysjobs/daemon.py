@@ -61,7 +61,7 @@ class Daemon:
         self._engine = Systemd(paths.systemd, files, settings.keep_failed)
         self._store = Store(paths.database)
         self._queue = Queue(self._store, self._engine, capacity(settings), clock, self._wake)
-        self._handlers = Handlers(self._queue, self._store, files, settings, clock)
+        self._handlers = Handlers(self._queue, self._store, self._engine, files, settings, clock)
         self.server = Server(self._handlers.table(), self._queue.after_commit)
 
     async def run(self, sock: socket.socket) -> None:
@@ -96,6 +96,8 @@ class Daemon:
             lost = error
         self._queue.load()
         if lost is None:
+            if not self._engine.holds_memory:
+                log.warning("jobs can't be held to --memory: the cgroups here have no memory controller")
             self._reconcile()
         else:
             self._lost(lost)
@@ -265,18 +267,25 @@ def _make_directories(paths: Paths) -> None:
         directory.chmod(mode)
 
 
+_USAGE = """Usage: sysjobsd [--check | --version]
+It is started by systemd: systemctl start sysjobsd.socket
+With --check it reads the settings, says what is wrong with them, and ends.
+"""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments == ["--version"]:
         sys.stdout.write(f"sysjobsd {__version__}\n")
         return EXIT_OK
-    if arguments:
-        sys.stderr.write(
-            "Usage: sysjobsd [--version]\nIt is started by systemd: systemctl start sysjobsd.socket\n"
-        )
+    if arguments not in ([], ["--check"]):
+        sys.stderr.write(_USAGE)
         return EXIT_USAGE
     _start_logging()
     try:
+        if arguments:
+            read_settings(SYSTEM.settings)
+            return EXIT_OK
         _make_directories(SYSTEM)
         loop = asyncio.new_event_loop()
         with contextlib.closing(loop):

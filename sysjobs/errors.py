@@ -25,7 +25,15 @@ class SysjobsError(Exception):
 
 
 class Refused(SysjobsError):
-    """The request can't be met as it stands; the caller can mend it."""
+    """The request can't be met as it stands; the caller can mend it.
+
+    A code that begins with "bad-" blames a value: to the command line that is wrong usage.
+    """
+
+    def __init__(self, message: str, hint: str = "", *, code: str = "refused") -> None:
+        super().__init__(message, hint, code=code)
+        if code.startswith("bad-"):
+            self.exit_code = EXIT_USAGE
 
 
 class UsageError(SysjobsError):

@@ -6,18 +6,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from sysjobs.config import Settings
+from sysjobs.engine import Engine
 from sysjobs.engine.files import JobFiles
-from sysjobs.errors import NotFound, Refused
-from sysjobs.jobs import UNFINISHED, Cancellation, Job, Status
+from sysjobs.errors import Denied, NotFound, Refused
+from sysjobs.jobs import UNFINISHED, Cancellation, Job, Reason, Status, ending_reason
 from sysjobs.ports import Clock
 from sysjobs.protocol import Call, Params
 from sysjobs.queue import Queue
 from sysjobs.resources import parse_duration
-from sysjobs.selectors import MAX_ID, ById, ByName, Recent, parse_selector
+from sysjobs.selectors import MAX_ID, ById, ByName, Recent, nothing_found, parse_selector
 from sysjobs.server import Exchange, News, Peer
 from sysjobs.store import Filter, Store
 from sysjobs.submission import CONTEXT_KEYS, SPEC_KEYS, Submitter, new_job
-from sysjobs.views import details_view, job_view
+from sysjobs.views import details_view, job_view, not_enforced
 
 CHUNK = 200
 """Jobs in one reply of List with `more`."""
@@ -36,6 +37,7 @@ MAX_WATCHED = 10_000
 class Handlers:
     queue: Queue
     store: Store
+    engine: Engine
     files: JobFiles
     settings: Settings
     clock: Clock
@@ -66,7 +68,8 @@ class Handlers:
             default_grace=self.settings.grace,
             now=self.clock.now(),
         )
-        exchange.finish({"id": self.queue.submit(new)})
+        warnings = not_enforced(new.amount, holds_memory=self.engine.holds_memory)
+        exchange.finish({"id": self.queue.submit(new)} | ({"warnings": warnings} if warnings else {}))
 
     def list_jobs(self, exchange: Exchange, call: Call) -> None:
         params = Params(call.parameters, frozenset(("ids", "all_users", "statuses", "unfinished", "limit")))
@@ -116,15 +119,21 @@ class Handlers:
             self._view(peer, job),
             self.store.payload(job.id) if mine else None,
             self.files.log(job, setup=True) if mine and job.has_setup else None,
+            not_enforced(job.amount, holds_memory=self.engine.holds_memory),
         )
         exchange.finish({"details": details})
 
     def cancel(self, exchange: Exchange, call: Call) -> None:
-        params = Params(call.parameters, frozenset(("ids", "all", "reason", "grace")))
+        params = Params(call.parameters, frozenset(("ids", "all", "all_users", "reason", "grace")))
         peer = exchange.peer
         ids = _bounded(params.texts("ids"))
         if params.flag("all") == bool(ids):
             raise Refused("Nothing to cancel was named.", "Give either ids or --all.", code="no-ids")
+        everybodys = params.flag("all_users")
+        if everybodys and not (peer.is_root and params.flag("all")):
+            raise Denied(
+                "Only root can cancel everybody's jobs, with --all.", "Leave out --all-users.", code="denied"
+            )
         grace = params.amount("grace")
         seconds = None if grace is None else parse_duration(grace, "--grace")
         reason = params.text("reason") or ""
@@ -140,7 +149,7 @@ class Handlers:
             jobs = [
                 job
                 for job in self.queue.jobs.values()
-                if peer.may_change(job.uid) and not job.status.terminal
+                if (everybodys or job.uid == peer.uid) and not job.status.terminal
             ]
             missing = []
         results = [self._cancel_one(peer, job, reason, seconds) for job in jobs]
@@ -199,9 +208,14 @@ class Handlers:
         exchange.follow(news)
 
     def _view(self, peer: Peer, job: Job) -> dict[str, object]:
-        waits_for = self.queue.why_waiting(job) if job.status is Status.PENDING else None
         log = self.files.log(job) if peer.may_read(job.uid) else None
-        return job_view(job, log=log, waits_for=waits_for)
+        return job_view(job, log=log, why=self._why(job))
+
+    def _why(self, job: Job) -> Reason | None:
+        """Why it waits, is being ended, or ended as it did."""
+        if job.status is Status.PENDING:
+            return Reason("resources", self.queue.why_waiting(job))
+        return job.reason or ending_reason(job, self.clock.monotonic())
 
     def _ranges(self, peer: Peer, ids: list[str]) -> list[range]:
         found = []
@@ -277,9 +291,8 @@ def _bounded(ids: list[str] | None) -> list[str] | None:
 
 
 def _not_found(ids: list[str]) -> NotFound:
-    shown = [text if len(text) <= 80 else f"{text[:80]}…" for text in ids[:5]]
     return NotFound(
-        f"There is no job {', '.join(shown)}{' …' if len(ids) > 5 else ''}.",
-        "`sysjobs queue -a` lists the jobs there are.",
+        " ".join(nothing_found(text) for text in ids[:5]) + (" …" if len(ids) > 5 else ""),
+        "`sysjobs queue -a` lists the jobs there are; one that has ended goes by its id.",
         code="not-found",
     )

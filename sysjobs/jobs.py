@@ -277,10 +277,30 @@ def _is_external(outcome: Outcome) -> bool:
 
 
 def _cancel_reason(job: Job, cancellation: Cancellation) -> Reason:
-    by = "its owner" if cancellation.uid == job.uid else cancellation.user
-    said = f": {cancellation.reason}" if cancellation.reason else ""
     before = "" if job.status.launched else " before it started"
-    return Reason("cancelled", f"Cancelled{before} by {by}{said}.")
+    return Reason("cancelled", f"Cancelled{before} by {_canceller(job, cancellation)}.")
+
+
+def _canceller(job: Job, cancellation: Cancellation) -> str:
+    """Who, and why if that was said."""
+    by = "its owner" if cancellation.uid == job.uid else cancellation.user
+    return f"{by}: {cancellation.reason}" if cancellation.reason else by
+
+
+def ending_reason(job: Job, monotonic: int) -> Reason | None:
+    """Why a launched job is being ended, and how far that is at `monotonic`; None if it isn't."""
+    if job.kill_at is None:
+        return None
+    if job.cancellation is not None:
+        why = Reason("cancelling", f"Being cancelled by {_canceller(job, job.cancellation)}")
+    else:
+        assert job.time_limit is not None
+        why = Reason("time-limit", f"Past its time limit of {format_duration(job.time_limit)}")
+    left = (job.kill_at - monotonic) / 1_000_000
+    if left > 0:
+        return Reason(why.code, f"{why.text}; SIGKILL follows in {format_duration(left)}.")
+    ago = format_duration(-left)
+    return Reason("stuck", f"{why.text}; SIGKILL was sent {ago} ago and hasn't ended it yet.")
 
 
 def signal_name(number: int) -> str:

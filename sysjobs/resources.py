@@ -13,7 +13,9 @@ from sysjobs.errors import Refused
 DEFAULT_CPUS = 500
 """CPUs of a job that asks for none, in thousandths (SkyPilot's default of half a CPU)."""
 
-MAX_MEMORY = 1 << 60
+MIN_MEMORY, MAX_MEMORY = 1 << 20, 1 << 60
+"""No program starts in less; who asks for it forgot the unit."""
+
 MAX_SECONDS = 100 * 365 * 86400
 
 _UNITS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
@@ -62,6 +64,12 @@ def parse_memory(text: str, option: str = "--memory") -> int:
         whole, _, fraction = match[1].partition(".")
         scale = 1 << (10 * _UNITS[match[2].upper()])
         value: int = int(whole) * scale + int(fraction or 0) * scale // 10 ** len(fraction)
+        if 0 < value < MIN_MEMORY:
+            raise Refused(
+                f"{option} {text!r} is {value} bytes, too little for any program.",
+                "Give a unit, such as 512M or 4G.",
+                code="bad-memory",
+            )
         if 0 < value <= MAX_MEMORY:
             return value
     raise Refused(

@@ -26,11 +26,13 @@ def why_waiting(job: Job, head: Job, free: Amount, capacity: Amount) -> str:
         return f"Waits behind job {head.id}, the head of the queue."
     if not job.amount.fits(capacity):
         return f"Asks for more than this node has by now: {describe(capacity)}."
-    if job.amount.cpus > free.cpus:
-        return f"Waits for {format_cpus(job.amount.cpus)} CPUs; {format_cpus(max(free.cpus, 0))} are free."
-    if job.amount.memory > free.memory:
-        free_memory = format_memory(max(free.memory, 0))
-        return f"Waits for {format_memory(job.amount.memory)} of memory; {free_memory} are free."
+    asked, left = job.amount, Amount(max(free.cpus, 0), max(free.memory, 0))
+    if asked.cpus > left.cpus:
+        of_all = f"{format_cpus(left.cpus)} of the node's {format_cpus(capacity.cpus)}"
+        return f"Waits for CPUs: asks for {format_cpus(asked.cpus)}; {of_all} are free."
+    if asked.memory > left.memory:
+        of_all = f"{format_memory(left.memory)} of the node's {format_memory(capacity.memory)}"
+        return f"Waits for memory: asks for {format_memory(asked.memory)}; {of_all} is free."
     return "Is about to start."
 
 

@@ -36,6 +36,14 @@ class ByName:
 Selector = ById | Recent | ByName
 
 
+def nothing_found(text: str) -> str:
+    """The sentence for a text that `parse_selector` understands and that no job answers to."""
+    shown = text if len(text) <= 80 else f"{text[:80]}…"
+    if isinstance(parse_selector(text), ByName):
+        return f"None of your jobs that haven't ended is called {shown}."
+    return f"There is no job {shown}."
+
+
 def parse_selector(text: str) -> Selector:
     if match := _RANGE.fullmatch(text):
         first, last = int(match[1]), int(match[2] or match[1])

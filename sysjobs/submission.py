@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -21,6 +23,13 @@ MAX_KEY = 200
 MAX_PATH = 4095
 MAX_STRING = 131_071
 """Bytes that the kernel takes as one argument or variable (MAX_ARG_STRLEN, less its NUL)."""
+
+_INTERPRETER = re.compile(
+    rb"(?:.*/)?(?:python[\d.]*|pypy[\d.]*|bash|sh|dash|zsh|perl|ruby|node|julia|Rscript)", re.DOTALL
+)
+_SEPARATORS = re.compile(rb"&&|\|\||[;\n]")
+_ASSIGNMENT = re.compile(rb"[A-Za-z_]\w*=")
+_PREPARING = frozenset((b"cd", b"set", b"export", b"source", b"."))
 
 _STACK = 8 << 20
 _MAX_STRINGS = 6 << 20
@@ -78,13 +87,13 @@ def _payload(spec: Params, context: Params) -> Payload:
         raise Refused(
             "A job has either a command or a shell text.",
             "Give a command with its arguments, or -c TEXT.",
-            code="no-command",
+            code="bad-command",
         )
     if shell is not None:
         command = (SHELL, b"-c", shell)
     if not command or not command[0]:
         raise Refused(
-            "The command is empty.", "Give a command with its arguments, or -c TEXT.", code="no-command"
+            "The command is empty.", "Give a command with its arguments, or -c TEXT.", code="bad-command"
         )
     workdir = spec.data("workdir") or b"/"
     if not workdir.startswith(b"/") or len(workdir) > MAX_PATH:
@@ -159,9 +168,8 @@ def _check_sizes(payload: Payload) -> None:
 
 def _name(given: str | None, payload: Payload) -> str:
     if given is None:
-        words = payload.shell.split() if payload.shell is not None else [payload.command[0]]
-        first = words[0] if words else b"bash"
-        guess = PurePosixPath(first.decode("utf-8", "replace")).name[:MAX_NAME]
+        words = payload.command if payload.shell is None else _first_words(payload.shell)
+        guess = PurePosixPath(_program(words).decode("utf-8", "replace")).name[:MAX_NAME]
         return guess if guess.isprintable() and guess.strip() else "job"
     if not given.strip() or len(given) > MAX_NAME or not given.isprintable():
         raise Refused(
@@ -170,6 +178,29 @@ def _name(given: str | None, payload: Payload) -> str:
             code="bad-name",
         )
     return given
+
+
+def _first_words(shell: bytes) -> Sequence[bytes]:
+    """Those of the text's first command that does more than prepare others."""
+    found: list[bytes] = [b"bash"]
+    for command in reversed(_SEPARATORS.split(shell)):
+        words = [word for word in command.split() if not _ASSIGNMENT.match(word)]
+        if words and words[0] not in _PREPARING:
+            found = words
+    return found
+
+
+def _program(words: Sequence[bytes]) -> bytes:
+    """What a command line runs: the script or module that an interpreter is given, else the command."""
+    if _INTERPRETER.fullmatch(words[0]):
+        for number, word in enumerate(words[1:], 1):
+            if word == b"-m" and number + 1 < len(words):
+                return words[number + 1]
+            if not word.startswith(b"-"):
+                return word
+            if word in (b"-c", b"-e"):
+                break
+    return words[0]
 
 
 def _shown(data: bytes) -> str:

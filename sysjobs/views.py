@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from sysjobs.engine.units import slice_name
-from sysjobs.jobs import Job
+from sysjobs.jobs import Job, Reason
 from sysjobs.payload import Payload
+from sysjobs.resources import Amount
 from sysjobs.wire import to_wire
 
 
-def job_view(job: Job, *, log: str | None, waits_for: str | None = None) -> dict[str, object]:
+def job_view(job: Job, *, log: str | None, why: Reason | None) -> dict[str, object]:
     """A job for everybody; `log` is given to those who may read it. What isn't known is left out."""
     main = job.main
     view: dict[str, object | None] = {
@@ -17,8 +18,8 @@ def job_view(job: Job, *, log: str | None, waits_for: str | None = None) -> dict
         "user": job.user,
         "uid": job.uid,
         "status": job.status.value,
-        "reason_code": job.reason.code if job.reason else "resources" if waits_for else None,
-        "reason": job.reason.text if job.reason else waits_for,
+        "reason_code": why.code if why else None,
+        "reason": why.text if why else None,
         "exit_code": main.code if main else None,
         "signal": main.signal if main else None,
         "attempt": job.attempt,
@@ -34,13 +35,18 @@ def job_view(job: Job, *, log: str | None, waits_for: str | None = None) -> dict
 
 
 def details_view(
-    job: Job, view: dict[str, object], payload: Payload | None, setup_log: str | None
+    job: Job,
+    view: dict[str, object],
+    payload: Payload | None,
+    setup_log: str | None,
+    warnings: list[str],
 ) -> dict[str, object]:
     """Everything about a job; `payload` and `setup_log` are given to those who may know them."""
     setup, cancellation = job.setup, job.cancellation
     return _known(
         {
             "job": view,
+            "warnings": warnings or None,
             "spec": _spec(job, payload) if payload else None,
             "time_limit": job.time_limit,
             "grace": job.grace,
@@ -57,6 +63,15 @@ def details_view(
             "cancel_requested_at": cancellation.at if cancellation else None,
         }
     )
+
+
+def not_enforced(amount: Amount, *, holds_memory: bool) -> list[str]:
+    """What a job asks for that this node counts and can't hold it to, in sentences."""
+    if amount.memory and not holds_memory:
+        return [
+            "This node can't enforce --memory: its cgroups have no memory controller. It is only counted."
+        ]
+    return []
 
 
 def _spec(job: Job, payload: Payload) -> dict[str, object]:

@@ -79,7 +79,7 @@ def place(node: Node, user: str = "alice") -> Iterator[Place]:
 def clear(node: Node) -> None:
     """Have no job left, and no process of one."""
     root = QueueOnNode(node, "root")
-    root.run("cancel", "--all", "--grace", "0")
+    root.run("cancel", "--all", "--all-users", "--grace", "0")
     node.wait_for('[ "$(sysjobs queue -a -s --json)" = "[]" ]')
     node.wait_for(f"! systemctl list-units --no-legend --state active,deactivating '{UNITS}' | grep .")
 

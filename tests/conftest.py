@@ -47,6 +47,8 @@ def node(suite: str, request: pytest.FixtureRequest) -> Iterator[Node]:
         pytest.skip("booting a node needs root")
     with Node(suite) as node:
         request.config.stash[BOOTED].add(suite)
+        # A daemon that doesn't start fails all tests here, not each by itself.
+        node.run(["sysjobs", "queue"])
         yield node
 
 

@@ -71,8 +71,10 @@ def queued(status: Status = Status.PENDING, **fields: object) -> Job:
     return replace(job, **(given | fields))  # type: ignore[arg-type]
 
 
-def cancel(at: int = NOW, *, uid: int = 1000, user: str = "alice", kill_at: int = 99) -> CancelRequested:
-    return CancelRequested(Cancellation(uid, user, "", at, 30.0), kill_at)
+def cancel(
+    at: int = NOW, *, uid: int = 1000, user: str = "alice", reason: str = "", kill_at: int = 99
+) -> CancelRequested:
+    return CancelRequested(Cancellation(uid, user, reason, at, 30.0), kill_at)
 
 
 # Around a few moments, so that before, at the same time and after all come up.

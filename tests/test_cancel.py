@@ -235,7 +235,9 @@ def test_those_that_are_named_and_no_others(node: Node, alice: Place) -> None:
     cancel("@~5", sleepers[0])
 
 
-def test_all_means_ones_own_and_everybodys_for_root(node: Node, alice: Place, neighbour: Neighbour) -> None:
+def test_all_means_ones_own_and_with_all_users_everybodys(
+    node: Node, alice: Place, neighbour: Neighbour
+) -> None:
     mine = [alice.submit("--cpus", "0", "sleep", "1000") for _ in range(3)]
     told = alice.run("cancel", "--all").stdout.decode()
     assert told.count("is being cancelled") == 3
@@ -243,9 +245,26 @@ def test_all_means_ones_own_and_everybodys_for_root(node: Node, alice: Place, ne
     neighbour.check_untouched()
     assert alice.run("cancel", "--all").stdout == b"There is nothing to cancel.\n"
     root = QueueOnNode(node, "root")
-    root.run("cancel", "--all", "--reason", "maintenance")
+    assert root.run("cancel", "--all").stdout == b"There is nothing to cancel.\n"
+    neighbour.check_untouched()
+    denied = alice.run("cancel", "--all", "--all-users", check=False)
+    assert (denied.returncode, denied.stdout) == (1, b"")
+    assert b"Only root can cancel everybody's jobs" in denied.stderr
+    root.run("cancel", "--all", "--all-users", "--reason", "maintenance")
     assert root.wait(neighbour.job) == 103
     assert root.show(neighbour.job)["reason"] == "Cancelled by root: maintenance."
+
+
+def test_a_job_that_is_being_cancelled_says_so(alice: Place) -> None:
+    job = alice.start("--grace", "5m", "-c", "trap '' TERM; touch up; while :; do sleep 0.1; done")
+    alice.run("cancel", "--reason", "wrong data", str(job))
+    shown = alice.show(job)
+    assert (shown["status"], shown["reason_code"]) == ("RUNNING", "cancelling")
+    assert shown["reason"].startswith("Being cancelled by its owner: wrong data; SIGKILL follows in ")
+    assert "Being cancelled by its owner" in alice.run("queue").stdout.decode()
+    alice.run("cancel", "--grace", "0", str(job))
+    assert alice.wait(job) == 103
+    assert alice.show(job)["reason"] == "Cancelled by its owner: wrong data."
 
 
 def test_anothers_job_is_left_alone(alice: Place, neighbour: Neighbour) -> None:
@@ -255,6 +274,8 @@ def test_anothers_job_is_left_alone(alice: Place, neighbour: Neighbour) -> None:
     assert f"Job {neighbour.job} (trap) belongs to somebody else; it was left alone." in done.stdout.decode()
     assert f"Job {mine} (sleep) is being cancelled" in done.stdout.decode()
     assert done.stderr == b"sysjobs: There is no job 999999.\n"
+    done = alice.run("cancel", str(mine), "no-such-name", check=False)
+    assert done.stderr == b"sysjobs: None of your jobs that haven't ended is called no-such-name.\n"
     # A range means the caller's own, whatever others have in it.
     assert alice.wait(mine) == 103
     done = alice.run("cancel", f"{min(mine, neighbour.job)}-{max(mine, neighbour.job)}")

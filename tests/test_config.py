@@ -23,7 +23,7 @@ READ = [
     ("", Settings()),
     ("# nothing\n[node]\n", Settings()),
     ("[node]\ncpus = 8\nmemory = '16G'\n", Settings(cpus=8000, memory=16 << 30)),
-    ("[node]\ncpus = 0.5\nmemory = 4096\n", Settings(cpus=500, memory=4096)),
+    ("[node]\ncpus = 0.5\nmemory = 1048576\n", Settings(cpus=500, memory=1 << 20)),
     (
         "[node]\nreserve-cpus = '1.5'\nreserve-memory = '1G'\n",
         Settings(reserve_cpus=1500, reserve_memory=1 << 30),

@@ -30,7 +30,21 @@ class Settings:
         """Have them read again; what the daemon says to that."""
         since = time.time()
         self.node.run(["systemctl", "reload", DAEMON])
-        said = f"journalctl -q -u {DAEMON} --since @{since:.6f} | grep 'settings'"
+        return self._said("settings", since)
+
+    def signal(self) -> str:
+        """The same by a SIGHUP, which tells nobody whether it was well received."""
+        since = time.time()
+        self.node.run(["systemctl", "kill", "--kill-whom=main", "-s", "HUP", DAEMON])
+        return self._said("settings", since)
+
+    def fail_to_reload(self) -> str:
+        since = time.time()
+        assert self.node.run(["systemctl", "reload", DAEMON], check=False).returncode == 1
+        return self._said(SETTINGS, since)
+
+    def _said(self, words: str, since: float) -> str:
+        said = f"journalctl -q -u {DAEMON} --since @{since:.6f} | grep {words}"
         self.node.wait_for(f"{said} >/dev/null")
         return self.node.sh(said)
 
@@ -93,12 +107,15 @@ BAD = {
 def test_bad_ones_change_nothing(node: Node, alice: Place, settings: Settings) -> None:
     settings.write("[node]\ncpus = 17\n")
     settings.reload()
+    assert node.run(["sysjobsd", "--check"]).stderr == b""
     pid = daemon(node, "MainPID")
     for text, complaint in BAD.items():
         settings.write(text)
-        said = settings.reload()
-        assert "settings are kept as they were: " + SETTINGS in said
-        assert complaint in said
+        assert complaint in settings.fail_to_reload()
+        assert complaint in node.run(["sysjobsd", "--check"], check=False).stderr.decode()
+    said = settings.signal()
+    assert "settings are kept as they were: " + SETTINGS in said
+    assert complaint in said
     assert "It has 17 CPUs" in capacity(alice)
     assert daemon(node, "MainPID") == pid
     assert daemon(node, "ActiveState") == "active"
@@ -116,7 +133,8 @@ def test_bad_ones_stop_its_start(node: Node, alice: Place, settings: Settings) -
     # A client is told in a while, and starting it for that client comes to an end.
     done = alice.run("queue", check=False)
     assert done.returncode == 3
-    assert "journalctl -u sysjobsd" in done.stderr.decode()
+    assert "can't start" in done.stderr.decode()
+    assert "systemctl status sysjobsd" in done.stderr.decode()
     node.wait_for(f"! systemctl -q is-active sysjobsd.service && systemctl -q is-failed {DAEMON}")
     count = "systemctl show -P ExecMainStartTimestampMonotonic sysjobsd"
     before = node.sh(count)

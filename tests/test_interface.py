@@ -203,7 +203,9 @@ def test_the_grammar_is_strict(text: str) -> None:
 
 def make_handlers() -> Handlers:
     nothing = cast(Any, None)
-    return Handlers(queue=nothing, store=nothing, files=nothing, settings=Settings(), clock=nothing)
+    return Handlers(
+        queue=nothing, store=nothing, engine=nothing, files=nothing, settings=Settings(), clock=nothing
+    )
 
 
 def test_each_method_has_its_handler() -> None:
@@ -271,32 +273,30 @@ PAYLOADS = [
 
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: job.status.value)
 def test_views_have_the_types_that_are_declared(job: Job) -> None:
-    for log, waits_for in ((None, None), ("/log", "Waits for 2 CPUs.")):
-        view = job_view(job, log=log, waits_for=waits_for)
+    for log, why, warnings in (
+        (None, None, []),
+        ("/log", Reason("resources", "Waits for CPUs."), ["Beware."]),
+    ):
+        view = job_view(job, log=log, why=why)
         check(view, SYSJOBS.types["Job"], "Job")
         assert JobView.from_wire(view).id == 42
         for payload in PAYLOADS:
-            details = details_view(job, view, payload, log)
+            details = details_view(job, view, payload, log, warnings)
             check(details, SYSJOBS.types["JobDetails"], "JobDetails")
             assert JobDetails.from_wire(details).job == JobView.from_wire(view)
 
 
 def test_a_job_that_has_everything_shows_everything() -> None:
-    view = job_view(ENDED, log="/log")
+    view = job_view(ENDED, log="/log", why=ENDED.reason)
     assert view.keys() == members("Job").keys() - {"exit_code"}
-    details = details_view(ENDED, view, PAYLOADS[-1], "/setup.log")
+    details = details_view(ENDED, view, PAYLOADS[-1], "/setup.log", ["Beware."])
     assert details.keys() == members("JobDetails").keys() - {"setup_signal", "cancel_reason"}
 
 
 def test_values_of_variables_are_shown_to_nobody() -> None:
     payload = Payload((b"x",), env=((b"SECRET", b"hunter2"),), environment=(b"TOKEN=hunter2",))
-    details = details_view(ENDED, job_view(ENDED, log="/log"), payload, None)
+    details = details_view(ENDED, job_view(ENDED, log="/log", why=None), payload, None, [])
     assert "hunter2" not in str(details) + repr(payload)
-
-
-def test_why_it_waits() -> None:
-    view = job_view(queued(), log=None, waits_for="Waits for 2 CPUs.")
-    assert (view["reason_code"], view["reason"]) == ("resources", "Waits for 2 CPUs.")
 
 
 def test_errors() -> None:

@@ -192,7 +192,7 @@ def test_following_a_job_that_waits(queue: QueueOnNode) -> None:
     with following(queue, job) as follower:
         assert follower.process.stderr is not None
         said = follower.process.stderr.readline().decode()
-        assert said.startswith(f"sysjobs: Job {job} PENDING: Waits for 0.5 CPUs; 0 are free.")
+        assert said.startswith(f"sysjobs: Job {job} PENDING: Waits for CPUs: asks for 0.5; 0 of the node's ")
         assert said.endswith("Waiting for its log.\n")
         queue.run("cancel", str(holder))
         assert follower.rest() == (0, b"begin\nend", b"")

@@ -31,6 +31,14 @@ def test_systemd_is_pid_1_and_runs(node: Node) -> None:
     assert node.run(["ip", "-br", "address", "show", "lo"]).stdout.startswith(b"lo")
 
 
+def test_the_clock_of_this_machine_is_out_of_reach(node: Node) -> None:
+    """For commands, and for the services of a node."""
+    clock = "date --set @1 >/dev/null"
+    for command in (["sh", "-c", clock], ["systemd-run", "--wait", "--quiet", "sh", "-c", clock]):
+        assert node.run(command, check=False).returncode == 1
+    assert int(node.sh("date +%s")) > 1
+
+
 def test_exit_status_and_output(node: Node) -> None:
     done = node.run(["sh", "-c", "echo out; echo err >&2; exit 3"], check=False)
     assert (done.returncode, done.stdout, done.stderr) == (3, b"out\n", b"err\n")

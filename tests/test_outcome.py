@@ -185,6 +185,9 @@ TRACES = [
     ("command", 126, "not-executable"),
     ("command", 127, "no-command"),
     ("command", 2, "start"),
+    ("exec", 126, "not-executable"),
+    ("exec", 127, "no-interpreter"),
+    ("exec", 2, "start"),
 ]
 
 
@@ -224,7 +227,7 @@ SENTENCES = [
     (
         unit("failed", "exit-code", (1, 127)),
         Traces("run", "command", 127),
-        "Could not be started: its command was not found.",
+        "Could not be started: its command was not found; a file in its directory is called as ./NAME.",
     ),
     (unit("failed", "exit-code", (0, 0), (1, 2)), SETUP, "Setup ended with exit code 2."),
 ]

@@ -35,7 +35,7 @@ def test_run_ends_as_the_job_does(alice: Place, arguments: list[str], code: int,
 
 def test_run_refuses_what_submit_refuses(alice: Place) -> None:
     done = alice.run("run", "--cpus", "-1", "--", "true", check=False)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert b"--cpus '-1' is not a number of CPUs." in done.stderr
     assert alice.run("run", check=False).returncode == 2
 

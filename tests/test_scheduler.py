@@ -55,10 +55,10 @@ def test_choices(asked: list[tuple[int, int]], free: tuple[int, int], most: int,
 GIB = 1 << 30
 NODE = Amount(4000, 8 * GIB)
 WAITS = [
-    (Amount(2000, GIB), Amount(1500, GIB), "Waits for 2 CPUs; 1.5 are free."),
-    (Amount(2000, GIB), Amount(-500, GIB), "Waits for 2 CPUs; 0 are free."),
-    (Amount(2000, 4 * GIB), Amount(4000, GIB), "Waits for 4G of memory; 1G are free."),
-    (Amount(2000, 4 * GIB), Amount(4000, -GIB), "Waits for 4G of memory; 0 are free."),
+    (Amount(2000, GIB), Amount(1500, GIB), "Waits for CPUs: asks for 2; 1.5 of the node's 4 are free."),
+    (Amount(2000, GIB), Amount(-500, GIB), "Waits for CPUs: asks for 2; 0 of the node's 4 are free."),
+    (Amount(2000, 4 * GIB), Amount(4000, GIB), "Waits for memory: asks for 4G; 1G of the node's 8G is free."),
+    (Amount(2000, 4 * GIB), Amount(4000, -GIB), "Waits for memory: asks for 4G; 0 of the node's 8G is free."),
     (Amount(2000, GIB), NODE, "Is about to start."),
     (Amount(2000, GIB), Amount(2000, GIB), "Is about to start."),
     (Amount(9000, GIB), NODE, "Asks for more than this node has by now: 4 CPUs and 8G of memory."),

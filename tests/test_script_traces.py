@@ -48,7 +48,7 @@ COMMANDS = [
     ("test", "FAILED exit-code, exit code 1"),
 ]
 ONLY_PLAIN = [
-    ("./no-interpreter", "FAILED_DRIVER no-command, exit code 127"),
+    ("./no-interpreter", "FAILED_DRIVER no-interpreter, exit code 127"),
     ("./garbage", "FAILED_DRIVER not-executable, exit code 126"),
     ("cd", "FAILED_DRIVER no-command, exit code 127"),
 ]

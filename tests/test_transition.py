@@ -25,6 +25,7 @@ from sysjobs.jobs import (
     Started,
     Status,
     TimeLimitReached,
+    ending_reason,
     signal_name,
     transition,
     unit_name,
@@ -134,6 +135,32 @@ def test_a_job_that_ended_before_the_cancel_keeps_its_own_end() -> None:
     job = transition(queued(Status.RUNNING), cancel(NOW + 5))
     ended = transition(job, Ended(NOW + 4, FAILED))
     assert (ended.status, ended.reason) == (Status.FAILED, FAILED.reason)
+
+
+ENDING: list[tuple[dict[str, object], int, tuple[str, str] | None]] = [
+    ({}, 0, None),
+    (
+        {"cancellation": cancel().cancellation, "kill_at": 30_000_000},
+        1_000_000,
+        ("cancelling", "Being cancelled by its owner; SIGKILL follows in 29s."),
+    ),
+    (
+        {"cancellation": cancel(uid=0, user="root", reason="too long").cancellation, "kill_at": 30_000_000},
+        31_000_000,
+        ("stuck", "Being cancelled by root: too long; SIGKILL was sent 1s ago and hasn't ended it yet."),
+    ),
+    (
+        {"timed_out": True, "time_limit": 60.0, "kill_at": 30_000_000},
+        0,
+        ("time-limit", "Past its time limit of 1m; SIGKILL follows in 30s."),
+    ),
+]
+
+
+@pytest.mark.parametrize(("fields", "now", "expected"), ENDING)
+def test_why_it_is_being_ended(fields: dict[str, object], now: int, expected: tuple[str, str] | None) -> None:
+    reason = ending_reason(queued(Status.RUNNING, **fields), now)
+    assert (reason and (reason.code, reason.text)) == expected
 
 
 CANCELLED_BY = [

@@ -194,7 +194,7 @@ REFUSALS: dict[str, tuple[str, dict[str, object], str, str, str]] = {
         "not-found",
         "There is no job 99998-99999.",
     ),
-    "nothing to run": ("Submit", {"job": {}}, "Refused", "no-command", "A job has either"),
+    "nothing to run": ("Submit", {"job": {}}, "Refused", "bad-command", "A job has either"),
     "CPUs": ("Submit", {"job": TRUE | {"cpus": 4711}}, "Refused", "infeasible", "--cpus 4711 is more than"),
     "memory": ("Submit", {"job": TRUE | {"memory": "4X"}}, "Refused", "bad-memory", "--memory '4X' is not"),
     "nobody to cancel": ("Cancel", {}, "Refused", "no-ids", "Nothing to cancel was named."),

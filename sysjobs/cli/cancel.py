@@ -8,20 +8,27 @@ from sysjobs.answers import CancelResult
 from sysjobs.cli.output import emit, note, printable
 from sysjobs.client import Client
 from sysjobs.errors import EXIT_FAILED, EXIT_OK
+from sysjobs.selectors import nothing_found
 
 
 @click.command()
 @click.argument("ids", nargs=-1, metavar="[ID...]")
-@click.option(
-    "--all", "all_jobs", is_flag=True, help="All your jobs that haven't ended; everybody's as root."
-)
+@click.option("--all", "all_jobs", is_flag=True, help="All your jobs that haven't ended.")
+@click.option("-a", "--all-users", is_flag=True, help="With --all: everybody's; for root alone.")
 @click.option("--reason", metavar="TEXT", help="Why, for those who see the job in the queue.")
 @click.option("--grace", metavar="TIME", help="Time between SIGTERM and SIGKILL, instead of the job's own.")
 @click.pass_obj
 def cancel(
-    socket: str | None, ids: tuple[str, ...], all_jobs: bool, reason: str | None, grace: str | None
+    socket: str | None,
+    ids: tuple[str, ...],
+    all_jobs: bool,
+    all_users: bool,
+    reason: str | None,
+    grace: str | None,
 ) -> int:
     """Cancel jobs, and print what became of each: SIGTERM, some grace, then SIGKILL, to all their processes.
+
+    Exits with 1 if one isn't there or is somebody else's; one that had ended before is as wished.
 
     \b
     Example:
@@ -31,14 +38,18 @@ def cancel(
     """
     if all_jobs == bool(ids):
         raise click.UsageError("Name jobs, or give --all." if not ids else "There are both IDs and --all.")
+    if all_users and not all_jobs:
+        raise click.UsageError("--all-users goes with --all.")
     with Client(socket) as client:
-        results, missing = client.cancel(ids or None, all_jobs=all_jobs, reason=reason, grace=grace)
+        results, missing = client.cancel(
+            ids or None, all_jobs=all_jobs, all_users=all_users, reason=reason, grace=grace
+        )
     for result in results:
         emit(describe(result))
     if all_jobs and not results:
         emit("There is nothing to cancel.")
     for text in missing:
-        note(f"There is no job {text}.")
+        note(nothing_found(text))
     denied = any(result.outcome == "denied" for result in results)
     return EXIT_FAILED if denied or missing else EXIT_OK
 

@@ -21,11 +21,12 @@ def run(socket: str | None, /, **options: Any) -> int:
     """Submit a command as a job, follow its log, and exit with the job's own code.
 
     Ctrl-C cancels the job and waits for its end; a second one leaves at once. The job is an ordinary one: it
-    goes on if this command is killed or its terminal is closed.
+    goes on if this command is killed or its terminal is closed. Its standard input is empty.
 
     \b
     Exit codes:
-      the program's own, 128+N for signal N; 100 if it failed without one, 103 if it was cancelled
+      the program's own, 128+N for signal N, 126 or 127 if it couldn't be executed or found;
+      100 if it failed without one, 103 if it was cancelled
 
     \b
     Example:

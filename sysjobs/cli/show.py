@@ -56,6 +56,7 @@ def describe(details: JobDetails, now: int | None = None) -> list[tuple[str, str
         ("Directory", "" if spec.get("workdir") is None else _text(spec["workdir"])),
         ("Variables", " ".join(spec.get("env") or {})),
         ("Resources", resources(job)),
+        ("Beware", " ".join(details.warnings)),
         ("Time limit", "" if details.time_limit is None else format_duration(details.time_limit)),
         ("Grace", format_duration(details.grace)),
         ("Submitted", moment(job.submitted_at, now)),

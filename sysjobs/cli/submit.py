@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sysjobs.cli.output import emit
+from sysjobs.cli.output import emit, note
 from sysjobs.client import Client
 from sysjobs.errors import Refused, UsageError
 
@@ -22,14 +22,21 @@ _OPTIONS = (
     ),
     click.option("-n", "--name", metavar="NAME", help="The job's name; the command's by default."),
     click.option("--cpus", metavar="N", help="CPUs, such as 2 or 0.5 (the default)."),
-    click.option("--memory", metavar="SIZE", help="Memory, such as 512M or 4G; more than that is not given."),
+    click.option(
+        "--memory", metavar="SIZE", help="Memory, such as 512M or 4G: a job that takes more is killed."
+    ),
     click.option("--setup", metavar="TEXT", help="A text that bash -c runs before, with a log of its own."),
     click.option("-C", "--workdir", metavar="DIR", help="Where to run; the current directory by default."),
     click.option("--env", metavar="K[=V]", multiple=True, help="Set a variable, or pass it on."),
     click.option(
         "--env-file", metavar="FILE", multiple=True, help="Set the variables in a file of K=V lines."
     ),
-    click.option("-t", "--time", metavar="TIME", help="End the job after 90s, 1h30m, 2-12:00:00 of running."),
+    click.option(
+        "-t",
+        "--time",
+        metavar="TIME",
+        help="End the job after so long: 90s, 1h30m, 2-12:00:00; seconds if bare.",
+    ),
     click.option("--grace", metavar="TIME", help="How long after SIGTERM comes SIGKILL."),
     click.option(
         "--export",
@@ -58,12 +65,12 @@ def submit_job(
     export: str,
     **others: str | None,
 ) -> int:
-    """Submits what the options say, and returns the job's id."""
+    """Submits what the options say, tells what of it can't be enforced, and returns the job's id."""
     if command_line is not None and argv:
         raise click.UsageError("There are both -c and a COMMAND.")
     if command_line is None and not argv:
         raise click.UsageError("There is no COMMAND.")
-    return client.submit(
+    job_id = client.submit(
         argv or None,
         shell=command_line,
         cpus=None if cpus is None else _cpus(cpus),
@@ -71,6 +78,9 @@ def submit_job(
         export=export == "all",
         **others,
     )
+    for warning in client.warnings:
+        note(warning)
+    return job_id
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -87,8 +97,8 @@ def submit(socket: str | None, /, parsable: bool, as_json: bool, **options: Any)
       sysjobs submit -c 'make -j2 && ./a.out > result' --time 1h
       sysjobs submit --env-file settings.env --setup 'pip install -r requirements.txt' python train.py
 
-    Options stand before COMMAND; what follows it belongs to it. Session variables (XDG_RUNTIME_DIR, DBUS_*,
-    SSH_AUTH_SOCK and the like) aren't passed on.
+    Options stand before COMMAND; what follows it belongs to it. The job's standard input is empty. Session
+    variables (XDG_RUNTIME_DIR, DBUS_*, SSH_AUTH_SOCK and the like) aren't passed on.
 
     A line of an --env-file is K=V. Lines that are empty or begin with # are skipped, 'V' is taken as it is,
     "V" knows \\" and \\\\, without quotes V ends before " #". Nothing is expanded.

@@ -31,7 +31,8 @@ def wait(socket: str | None, ids: tuple[str, ...], timeout: str | None, propagat
     \b
     Exit codes:
       0 all succeeded, 100 one failed, 103 one was cancelled, 101 one hadn't ended by --timeout,
-      102 there is no such job. With --propagate: what the program ended with, 128+N for signal N.
+      102 there is no such job. With --propagate: what the program ended with, 128+N for signal N,
+      126 or 127 if it couldn't be executed or found.
 
     \b
     Example:

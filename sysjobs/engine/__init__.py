@@ -65,6 +65,9 @@ class Engine(Protocol):
     booted_at: int
     """When it began, once connected."""
 
+    holds_memory: bool
+    """Whether a job that asks for memory is held to it, once connected."""
+
     def connect(self) -> None:
         """Open the connection that events come by. Raises ConnectionLost."""
 

@@ -6,6 +6,15 @@ import os
 import select
 
 
+def controllers(path: str) -> list[str]:
+    """What the kernel can hold the cgroups below `path` to: cpu, memory, pids, ..."""
+    try:
+        with open(f"{path}/cgroup.controllers", encoding="ascii") as file:
+            return file.read().split()
+    except OSError:
+        return []
+
+
 def is_populated(path: str) -> bool:
     """Whether any process is left in or below the cgroup at `path`. systemd removes one that is empty."""
     try:

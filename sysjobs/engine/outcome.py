@@ -38,6 +38,20 @@ _STEPS = {
     "directory": ("no-directory", "its working directory is missing or can't be entered"),
 }
 
+# What the step that looks the command up and the one that executes it may end with.
+_COMMANDS: dict[tuple[str, int | None], tuple[str, str]] = {
+    ("command", 126): ("not-executable", "its command is no executable file; `chmod +x` makes a script one"),
+    ("command", 127): (
+        "no-command",
+        "its command was not found; a file in its directory is called as ./NAME",
+    ),
+    ("exec", 126): ("not-executable", "its command can't be executed; its log says why"),
+    ("exec", 127): (
+        "no-interpreter",
+        "its command is there, but the interpreter that its first line names is not",
+    ),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Seen:
@@ -135,14 +149,10 @@ def _start_failure(code: int, traces: Traces, phase: str) -> Reason | None:
         return Reason(name, f"Could not be started: {why}.")
     if traces.failed_step is None:
         return None
-    if traces.failed_step == "command":
-        if traces.failed_code == 126:
-            return Reason("not-executable", "Could not be started: its command can't be executed.")
-        if traces.failed_code == 127:
-            return Reason("no-command", "Could not be started: its command was not found.")
-        text = f"Could not be started: its start script failed with status {traces.failed_code}."
-        return Reason("start", text)
-    name, why = _STEPS[traces.failed_step]
+    key = (traces.failed_step, traces.failed_code)
+    name, why = _STEPS.get(traces.failed_step) or _COMMANDS.get(key) or (
+        "start", f"its start script failed with status {traces.failed_code}"
+    )  # fmt: skip
     return Reason(name, f"Could not be started: {why}.")
 
 

@@ -18,8 +18,8 @@ SHELL = b"/bin/bash"
 
 _IDENTIFIER = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
 
-STEPS = ("log", "directory", "command")
-"""Steps of a script that can fail, by the names that its traces use."""
+STEPS = ("log", "directory", "command", "exec")
+"""Steps of a script that can fail, by the names that its traces use; the command is looked up, then run."""
 
 # Names that sh, which may be bash, keeps for itself or refuses to set: these travel through env(1), as do
 # those that no shell can name, such as bash's exported functions.
@@ -28,6 +28,17 @@ _RESERVED = frozenset(
     BASHOPTS BASHPID BASH_ALIASES BASH_ARGC BASH_ARGV BASH_CMDS BASH_COMMAND BASH_COMPAT BASH_LINENO
     BASH_SOURCE BASH_SUBSHELL BASH_VERSINFO BASH_XTRACEFD DIRSTACK EPOCHREALTIME EPOCHSECONDS EUID
     FUNCNAME GROUPS HISTCMD LINENO OPTIND PIPESTATUS PPID RANDOM SECONDS SHELLOPTS SRANDOM UID _
+    """.split()
+)
+
+# What a shell finds without there being a file of this name.
+_SHELLS_OWN = frozenset(
+    b"""
+    ! . : [ [[ { } alias bg bind break builtin caller case cd chdir command compgen complete compopt continue
+    coproc declare dirs disown do done echo elif else enable esac eval exec exit export false fc fg fi for
+    function getopts hash help history if in jobs kill let local logout mapfile popd printf pushd pwd read
+    readarray readonly return select set shift shopt source suspend test then time times trap true type
+    typeset ulimit umask unalias unset until wait while
     """.split()
 )
 
@@ -140,9 +151,11 @@ def _script(
     lines.append(b"unset " + b" ".join(_NOBODYS if payload.environment is None else _FROM_SYSTEMD + _NOBODYS))
     lines += [b"export %s=%s" % (name, quote(value)) for name, value in exported.items()]
     words = b" ".join(map(quote, command))
+    if odd or command[0] not in _SHELLS_OWN:
+        # By itself exec says "not found" of a script whose interpreter is missing too.
+        lines += [*_look_up(command[0]), trap(b"exec")]
     # bash would take a command that begins with a dash for an option of exec.
     if odd or command[0].startswith(b"-"):
-        lines += _look_up(command[0])
         if b"=" in command[0]:
             # env(1) would take it for a variable; nice(1) as it is here only executes it.
             words = b"/usr/bin/nice -n 0 -- " + words
@@ -153,12 +166,12 @@ def _script(
 
 
 def _look_up(command: bytes) -> list[bytes]:
-    """Lines for a command that env(1) is to execute: its failure to would look like the job's exit code."""
+    """Lines that end the script, as a shell would, if there is no such command."""
     name = quote(command)
-    missing = b"{ echo %s: not found; exit 127; }" % name
+    missing = b"{ echo sysjobs: %s: not found; exit 127; }" % name
     if b"/" not in command:
         return [b"command -v -- %s >/dev/null || %s" % (name, missing)]
-    denied = b"{ echo %s: Permission denied; exit 126; }" % name
+    denied = b"{ echo sysjobs: %s: not an executable file; exit 126; }" % name
     return [b"[ -e %s ] || %s" % (name, missing), b"[ -x %s ] && [ ! -d %s ] || %s" % (name, name, denied)]
 
 

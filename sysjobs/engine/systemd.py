@@ -13,7 +13,7 @@ from pathlib import Path
 
 from sysjobs.engine import ConnectionLost, Observation, StartFailed, StartResult
 from sysjobs.engine.bus import Bus, CallFailed
-from sysjobs.engine.cgroups import EmptyWatch, is_populated
+from sysjobs.engine.cgroups import EmptyWatch, controllers, is_populated
 from sysjobs.engine.files import JobFiles
 from sysjobs.engine.outcome import Seen, end_time, has_ended, outcome
 from sysjobs.engine.script import Traces
@@ -50,6 +50,7 @@ class Systemd:
         self._emptying = EmptyWatch(self._epoll)
         self.boot_id = _BOOT_ID.read_text("ascii").strip()
         self.booted_at = 0
+        self.holds_memory = True
 
     def connect(self) -> None:
         self.close()
@@ -60,6 +61,7 @@ class Systemd:
         except (CallFailed, ConnectionLost) as error:
             bus.close()
             raise ConnectionLost(str(error)) from None
+        self.holds_memory = "memory" in controllers(self._cgroup_root)
         self._bus = bus
         self._epoll.register(bus.fileno(), select.EPOLLIN)
 

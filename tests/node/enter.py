@@ -28,6 +28,9 @@ class Account:
 
 ROOT = Account("root", 0, 0, "/root", "/bin/bash")
 
+WITHOUT = ("--bounding-set", "-sys_time,-sys_module")
+"""For setpriv: no namespace keeps this machine's clock and kernel modules from being changed from a node."""
+
 
 def enter_command(
     init: int,
@@ -55,7 +58,7 @@ def enter_command(
         *(f"{name}={value}" for name, value in variables.items()),
         *("prlimit", "--nofile=1024:", "--core=0:"),
         # nsenter waits outside for what it started; without this, killing it would leave the command running.
-        *("setpriv", "--pdeathsig", "KILL"),
+        *("setpriv", *WITHOUT, "--pdeathsig", "KILL"),
         *("--reuid", str(account.uid), "--regid", str(account.gid), "--init-groups", "--"),
         *command,
     ]

@@ -15,7 +15,7 @@ from types import TracebackType
 
 from tests.node.build import ROOT_SCRIPT, build_deb, node_layers
 from tests.node.cgroup import Cgroup
-from tests.node.enter import ROOT, Account, enter_command
+from tests.node.enter import ROOT, WITHOUT, Account, enter_command
 from tests.node.errors import NodeError, show_command, show_output
 from tests.node.host import default_suite, require_root
 from tests.node.login import Login
@@ -65,13 +65,13 @@ class Node:
         self._cgroup.create()
         self._notify = self.state.notify_socket()
         # Ends the node with us, even if we are killed.
-        tied = [] if self.keep else ["setpriv", "--pdeathsig", "KILL"]
+        tied = [] if self.keep else ["--pdeathsig", "KILL"]
         namespaces = ["unshare", "-m", "-p", "-u", "-i", "-n", "-f", "--kill-child"]
         disk = [self._layers, str(self.state.folder)]
         boot = ["sh", str(ROOT_SCRIPT), "boot", *disk, str(self._cgroup.path), str(uuid.uuid4())]
         with self.state.console.open("ab") as console:
             self._process = subprocess.Popen(
-                [*tied, *namespaces, *boot],
+                ["setpriv", *WITHOUT, *tied, *namespaces, *boot],
                 stdin=subprocess.DEVNULL,
                 stdout=console,
                 stderr=console,
