@@ -93,7 +93,7 @@ def read_settings(path: Path) -> Settings:
 def _parse(file: Path, text: str) -> dict[str, object]:
     try:
         tables = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError(f"{file} isn't TOML: {error}.", "Mend that line.") from None
     values: dict[str, object] = {}
     for table, entries in tables.items():

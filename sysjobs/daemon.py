@@ -11,6 +11,7 @@ import logging
 import os
 import signal
 import socket
+import stat
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -27,6 +28,7 @@ from sysjobs.ports import StorageFailed
 from sysjobs.queue import Queue
 from sysjobs.server import Server
 from sysjobs.store import Store
+from sysjobs.store.database import damaged
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +96,10 @@ class Daemon:
             self._engine.connect()
         except ConnectionLost as error:
             lost = error
-        self._queue.load()
+        try:
+            self._queue.load()
+        except self._store.failure as error:
+            raise damaged(self._paths.database, error) from None
         if lost is None:
             if not self._engine.holds_memory:
                 log.warning("jobs can't be held to --memory: the cgroups here have no memory controller")
@@ -264,7 +269,8 @@ def _start_logging() -> None:
 def _make_directories(paths: Paths) -> None:
     for directory, mode in ((paths.database.parent, 0o700), (paths.scripts, 0o711), (paths.logs, 0o755)):
         directory.mkdir(parents=True, exist_ok=True)
-        directory.chmod(mode)
+        if stat.S_IMODE(directory.stat().st_mode) != mode:
+            directory.chmod(mode)
 
 
 _USAGE = """Usage: sysjobsd [--check | --version]

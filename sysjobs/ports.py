@@ -21,6 +21,9 @@ class Storage(Protocol):
     def save(self, job: Job) -> None:
         """Write what can change of a job. Raises RowRefused, which leaves all other writes as they are."""
 
+    def reserve(self, job_id: int) -> None:
+        """Let no job that is added from now on have this id or a lower one."""
+
     def commit(self) -> None: ...
     def rollback(self) -> None: ...
     def get(self, job_id: int) -> Job | None: ...

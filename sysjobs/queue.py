@@ -185,18 +185,20 @@ class Queue:
     def _adopt(self, seen: Observation) -> Job | None:
         """An ended job whose unit is still there; None for a unit that the database knows nothing of."""
         job = self._storage.get(seen.job_id)
-        if job is None or not job.status.terminal:
-            log.warning("unit of job %d is not accounted for by the database; it is left alone", seen.job_id)
-            return None
-        self._remember(job)
-        return job
+        if job is not None and job.status.terminal:
+            self._remember(job)
+            return job
+        # The database was lost or put back: no new job may come by this one's unit.
+        log.warning("unit of job %d is not accounted for by the database; it is left alone", seen.job_id)
+        self._storage.reserve(seen.job_id)
+        self._wake()
+        return None
 
     def tick(self) -> None:
         """Act on the times that have come."""
         now = self._clock.monotonic()
         for job_id in self._timers.due(now):
-            job = self.jobs.get(job_id)
-            if job is None:
+            if (job := self.jobs.get(job_id)) is None:
                 continue
             if job.status.terminal:
                 self._tend(job, now)
@@ -248,9 +250,7 @@ class Queue:
             else:
                 self._timers.at(self._clock.monotonic() + RECHECK, job.id)
             return
-        if remains.releasing:
-            return
-        if not seen.empty and remains.kill_at is not None:
+        if remains.releasing or (not seen.empty and remains.kill_at is not None):
             return
         if not seen.empty and before.kill_at is not None:
             # It was told to end and so were the processes that it left: they have their grace too.
@@ -263,9 +263,8 @@ class Queue:
 
     def _tend(self, job: Job, now: int) -> None:
         """See to an ended job whose processes or unit are still there."""
-        remains = self._remains.get(job.id)
-        kill_at = None if remains is None or remains.releasing else remains.kill_at
-        if remains is not None and kill_at is not None and kill_at <= now:
+        remains = self._remains.get(job.id, _Remains())
+        if not remains.releasing and remains.kill_at is not None and remains.kill_at <= now:
             remains.releasing = True
             self._effects.append(functools.partial(self._engine.kill, job))
             self._effects.append(functools.partial(self._release, job))

@@ -95,6 +95,15 @@ def test_submit_output(
     assert capsys.readouterr() == (output, "")
 
 
+def test_an_id_that_cannot_be_printed(daemon: Daemon) -> None:
+    """That its job is submitted is said in any case: else it would be submitted again."""
+    line = [sys.executable, "-m", "sysjobs", "submit", "true"]
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, text=True, cwd=REPO, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("sysjobs: Job 42 is submitted, but that can't be printed: No space left")
+
+
 # What goes wrong.
 
 

@@ -36,6 +36,16 @@ def log(daemon: Daemon, tmp_path: Path) -> Path:
     return log
 
 
+def test_a_log_that_is_no_file(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log.mkdir()
+    assert run(["logs", "42"]) == 1
+    log.rmdir()
+    os.mkfifo(log)
+    assert run(["logs", "--tail", "1", "42"]) == 1
+    assert run(["logs", "-f", "42"]) == 1
+    assert capsys.readouterr().err.count(f"The log {log} is not a file.") == 3
+
+
 @pytest.mark.parametrize(
     ("status", "code"),
     [

@@ -81,6 +81,12 @@ WRONG = [
 ]
 
 
+def test_nested_too_deeply(path: Path) -> None:
+    path.write_text("[node]\ncpus = " + "[" * 5000)
+    with pytest.raises(ConfigError, match="isn't TOML"):
+        read_settings(path)
+
+
 @pytest.mark.parametrize(("text", "line", "said"), WRONG)
 def test_wrong(path: Path, text: str, line: int, said: str) -> None:
     path.write_text(text)

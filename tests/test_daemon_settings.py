@@ -9,7 +9,9 @@ import pytest
 
 from tests.admin_on_node import DAEMON, SETTINGS, Place, daemon, place
 from tests.node import Node
+from tests.queue_on_node import QueueOnNode
 
+DATABASE = "/var/lib/sysjobs/sysjobs.db"
 EXIT_CONFIG = "78"
 
 
@@ -146,15 +148,54 @@ def test_bad_ones_stop_its_start(node: Node, alice: Place, settings: Settings) -
     assert alice.wait(job) == 0
 
 
+def test_a_damaged_database_stops_its_start(node: Node, alice: Place, settings: Settings) -> None:
+    job = alice.start("-c", "touch up; sleep 1000")
+    node.run(["systemctl", "stop", "sysjobsd.socket", DAEMON])
+    node.sh(
+        f"cp {DATABASE} /root/good.db; head -c 1M /dev/urandom | dd of={DATABASE} bs=4k seek=1 status=none"
+    )
+    try:
+        said = settings.start()
+        assert f"{DATABASE} is damaged" in said
+        assert "Move it aside, or restore it from a backup" in said
+        assert "Traceback" not in said
+        assert daemon(node, "ExecMainStatus") == EXIT_CONFIG
+    finally:
+        node.sh(f"rm -f {DATABASE}*; mv /root/good.db {DATABASE}")
+    node.run(["systemctl", "start", "sysjobsd.socket", DAEMON])
+    assert alice.show(job)["status"] == "RUNNING"
+
+
+def test_a_database_that_was_put_back_takes_nobody_elses_units(node: Node, alice: Place) -> None:
+    """Jobs that it doesn't know run on; what is submitted then is another job, of another number."""
+    alice.wait(alice.submit("true"))
+    node.run(["systemctl", "stop", "sysjobsd.socket", DAEMON])
+    node.run(["cp", DATABASE, "/root/old.db"])
+    node.run(["systemctl", "start", "sysjobsd.socket", DAEMON])
+    forgotten = alice.start("-c", "echo $$ >pid; touch up; exec sleep 1000")
+    pid = alice.file("pid").strip()
+    node.run(["systemctl", "stop", "sysjobsd.socket", DAEMON])
+    node.sh(f"rm -f {DATABASE}*; mv /root/old.db {DATABASE}")
+    node.run(["systemctl", "start", "sysjobsd.socket", DAEMON])
+    bob = QueueOnNode(node, "bob")
+    job = bob.submit("-C", "/", "-c", "echo new; exit 3")
+    assert job > forgotten
+    assert bob.wait(job) == 100
+    assert bob.show(job)["exit_code"] == 3
+    assert bob.log(job) == b"new\n"
+    assert bob.run("cancel", str(forgotten), check=False).returncode == 1
+    assert node.sh(f"cat /proc/{pid}/comm") == "sleep\n"
+    node.run(["systemctl", "stop", f"sysjobs-{forgotten}"])
+
+
 def test_a_database_of_a_newer_version_is_left_alone(node: Node, alice: Place, settings: Settings) -> None:
     job = alice.start("-c", "touch up; sleep 1000")
-    database = "/var/lib/sysjobs/sysjobs.db"
 
     def set_version(number: int) -> None:
-        node.run(["sqlite3", database, f"PRAGMA user_version = {number}"])
+        node.run(["sqlite3", DATABASE, f"PRAGMA user_version = {number}"])
 
     node.run(["systemctl", "stop", "sysjobsd.socket", DAEMON])
-    version = int(node.run(["sqlite3", database, "PRAGMA user_version"]).stdout)
+    version = int(node.run(["sqlite3", DATABASE, "PRAGMA user_version"]).stdout)
     set_version(999)
     try:
         said = settings.start()
@@ -162,7 +203,7 @@ def test_a_database_of_a_newer_version_is_left_alone(node: Node, alice: Place, s
         assert "Install the newer sysjobs again; nothing was changed." in said
         assert "Traceback" not in said
         assert daemon(node, "ExecMainStatus") == EXIT_CONFIG
-        assert node.run(["sqlite3", database, "PRAGMA user_version"]).stdout == b"999\n"
+        assert node.run(["sqlite3", DATABASE, "PRAGMA user_version"]).stdout == b"999\n"
     finally:
         set_version(version)
     node.run(["systemctl", "start", "sysjobsd.socket", DAEMON])

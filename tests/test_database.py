@@ -136,6 +136,14 @@ def test_what_is_no_database_is_left_alone(path: Path) -> None:
     assert path.read_bytes() == b"no database" * 1000
 
 
+@pytest.mark.parametrize("version", [-5, SCHEMA_VERSION])
+def test_what_only_says_that_it_is_one(path: Path, version: int) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        db.execute(f"PRAGMA user_version = {version}")
+    with pytest.raises((StoreError, sqlite3.Error)):
+        list(Store(path).unfinished())
+
+
 def test_what_cannot_be_opened(path: Path) -> None:
     path.mkdir()
     for wrong in (path, path / "no" / "such" / "directory.db"):

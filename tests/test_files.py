@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,25 @@ def test_clean_after_one_that_was_interrupted(files: JobFiles, job: Job, tmp_pat
     files.prepare(job, PAYLOAD)
     files.clean(job)
     assert names(tmp_path / "scripts") == []
+
+
+def test_clean_whatever_its_owner_put_there(files: JobFiles, job: Job, tmp_path: Path) -> None:
+    made = files.prepare(job, PAYLOAD)
+    (tmp_path / "kept").write_text("kept")
+    for number in range(3):
+        folder = Path(made.directory, f"{number}")
+        folder.mkdir()
+        (folder / "link").symlink_to(tmp_path / "kept")
+        (folder / "directory").symlink_to(tmp_path)
+        os.mkfifo(folder / "fifo")
+        (folder / "0").mkdir(0)
+        folder.chmod(0)
+    # Deeper than Python recurses, and than a path can say.
+    script = "for number in $(seq 3000); do mkdir deep; cd deep; touch file; done"
+    subprocess.run(["bash", "-euc", script], cwd=made.directory, check=True)
+    files.clean(job)
+    assert names(tmp_path / "scripts") == []
+    assert (tmp_path / "kept").read_text() == "kept"
 
 
 def test_a_log_directory_that_is_a_link(files: JobFiles, job: Job, tmp_path: Path) -> None:

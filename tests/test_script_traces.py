@@ -82,6 +82,15 @@ def test_exit_codes_of_its_own(attempt: Attempt, code: int, variables: tuple[byt
     assert attempt.traces == Traces("run")
 
 
+def test_the_log_of_an_earlier_job_of_this_number_is_put_aside(attempt: Attempt) -> None:
+    """A lost database forgets its number, not its log."""
+    process = attempt.start(Payload((b"echo", b"new"), environment=(PATH,)))
+    process.communicate(timeout=60)
+    assert attempt.again() == 0
+    assert attempt.log.read_bytes() == b"new\n"
+    assert Path(f"{attempt.log}.earlier").read_bytes() == b"new\n"
+
+
 def test_a_signal_leaves_no_trace(attempt: Attempt) -> None:
     assert attempt.run(Payload((b"/bin/sh", b"-c", b"kill $$"), environment=None)) == -15
     assert attempt.traces == Traces("run")

@@ -161,6 +161,17 @@ def test_ids_are_never_used_again(store: Store) -> None:
     assert (first.id, second.id) == (1, 2)
 
 
+def test_ids_that_are_reserved_are_not_used(store: Store) -> None:
+    store.reserve(7)
+    assert store.add(new_job()).id == 8
+    store.reserve(3)
+    store.commit()
+    assert store.add(new_job()).id == 9
+    store.reserve(20)
+    store.rollback()
+    assert store.add(new_job()).id == 9
+
+
 def test_rollback(store: Store) -> None:
     job = store.add(new_job())
     store.commit()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import stat
 import sys
 
 from sysjobs.errors import Refused
@@ -50,7 +51,7 @@ class LogFile:
 
     def _open(self) -> bool:
         try:
-            self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY)
+            self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK)
         except FileNotFoundError:
             # All that comes from now on is new.
             self._tail = None
@@ -61,6 +62,12 @@ class LogFile:
                 "Look at the permissions of the file and of the directories above it.",
                 code="log-unreadable",
             ) from None
+        if not stat.S_ISREG(os.fstat(self._fd).st_mode):
+            raise Refused(
+                f"The log {self.path} is not a file.",
+                "Something was put in its place; look at it with ls -l.",
+                code="log-unreadable",
+            )
         if self._tail is not None:
             self._position = tail_offset(self._fd, self._tail)
         return True

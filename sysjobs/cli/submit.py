@@ -9,7 +9,7 @@ import click
 
 from sysjobs.cli.output import emit, note
 from sysjobs.client import Client
-from sysjobs.errors import Refused, UsageError
+from sysjobs.errors import Refused, SysjobsError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,7 +107,15 @@ def submit(socket: str | None, /, parsable: bool, as_json: bool, **options: Any)
         raise click.UsageError("--parsable and --json exclude each other.")
     with Client(socket) as client:
         job_id = submit_job(client, **options)
-    emit(f'{{"id": {job_id}}}' if as_json else str(job_id) if parsable else f"Submitted job {job_id}")
+    try:
+        emit(f'{{"id": {job_id}}}' if as_json else str(job_id) if parsable else f"Submitted job {job_id}")
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise SysjobsError(
+            f"Job {job_id} is submitted, but that can't be printed: {error.strerror}.",
+            "Don't submit it again; `sysjobs queue` shows it.",
+        ) from None
 
 
 def _cpus(text: str) -> float:

@@ -6,9 +6,9 @@ followed, nothing but a small regular file is read, and what is made is given aw
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
-import shutil
 import stat
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,6 +21,7 @@ from sysjobs.payload import Payload
 
 _SAFE_USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]*\$?")
 _SMALL = 64
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class JobFiles:
@@ -76,18 +77,18 @@ class JobFiles:
         directory = f"{self._scripts}/{job.id}"
         doomed = f"{directory}.old"
         # One that was interrupted may have left that.
-        shutil.rmtree(doomed, ignore_errors=True)
+        _remove(doomed)
         with suppress(FileNotFoundError):
             # Moved first, so that its owner can't fill it faster than it is emptied under its old name.
             Path(directory).rename(doomed)
-            shutil.rmtree(doomed, ignore_errors=True)
+            _remove(doomed)
 
     def sweep(self, wanted: Callable[[int], bool]) -> None:
         """Remove the directories of jobs that nobody wants any more, as a crash can leave them."""
         for directory in Path(self._scripts).iterdir():
             digits = directory.name.removesuffix(".old")
             if digits.isascii() and digits.isdecimal() and not wanted(int(digits)):
-                shutil.rmtree(directory, ignore_errors=True)
+                _remove(str(directory))
 
     def mark_ending(self, job: Job) -> None:
         """Have the job's command not begin any more when its setup ends."""
@@ -105,6 +106,41 @@ class JobFiles:
             failed_code=_code(code),
             setup_code=_code(_read(files.setup_code)),
         )
+
+
+def _remove(path: str) -> None:
+    """Remove a directory that a user could fill at will, as far as that goes.
+
+    Not shutil.rmtree(): its recursion ends in an error where directories are nested deeply enough. Here what
+    is in a directory moves up to the top, so that nothing is ever deep.
+    """
+    with suppress(OSError):
+        top = os.open(path, _DIRECTORY)
+        try:
+            # Not to be foreseen, so that nobody has a directory in its way.
+            moved = (f"{os.urandom(8).hex()}.{number}" for number in itertools.count())
+            names = _names(top)
+            while names:
+                name = names.pop()
+                with suppress(IsADirectoryError):
+                    os.unlink(name, dir_fd=top)
+                    continue
+                inner = os.open(name, _DIRECTORY, dir_fd=top)
+                try:
+                    for child in _names(inner):
+                        names.append(next(moved))
+                        os.rename(child, names[-1], src_dir_fd=inner, dst_dir_fd=top)
+                finally:
+                    os.close(inner)
+                os.rmdir(name, dir_fd=top)
+        finally:
+            os.close(top)
+        Path(path).rmdir()
+
+
+def _names(directory: int) -> list[str]:
+    with os.scandir(directory) as entries:
+        return [entry.name for entry in entries]
 
 
 def _write(path: str, text: bytes, job: Job) -> None:

@@ -140,7 +140,10 @@ def _script(
     if phase == "run" and job.has_setup:
         # The job was told to end, and its setup took that for a reason to end well.
         lines.append(b"[ ! -e %s ] || { kill -s TERM $$; exit 143; }" % files.ending.encode())
-    lines += [trap(b"log"), b"exec >>%s 2>&1" % quote(log)]
+    name = quote(log)
+    # Of a job of this number that a lost database forgot.
+    lines += [trap(b"log"), b"[ ! -s %s ] || /bin/mv -f -- %s %s.earlier" % (name, name, name)]
+    lines.append(b"exec >>%s 2>&1" % name)
     # After the log, so that the shell's own words about a directory or a limit are found there.
     lines += [trap(b"directory"), b"cd -- %s || exit" % quote(payload.workdir), trap(b"command")]
     # Where sh is bash, an exec that fails would run no trap.

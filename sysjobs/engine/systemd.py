@@ -19,7 +19,7 @@ from sysjobs.engine.outcome import Seen, end_time, has_ended, outcome
 from sysjobs.engine.script import Traces
 from sysjobs.engine.signals import SERVICE, UNIT, Tracked, take_in
 from sysjobs.engine.units import Unit, cgroup_path, job_id_of, properties, updated, user_slice
-from sysjobs.jobs import Job, Reason, unit_name
+from sysjobs.jobs import Job, Reason
 from sysjobs.payload import Payload
 
 log = logging.getLogger(__name__)
@@ -87,7 +87,11 @@ class Systemd:
     # Doing
 
     def start(self, job: Job, payload: Payload) -> StartResult:
-        files = self._files.prepare(job, payload)
+        try:
+            files = self._files.prepare(job, payload)
+        except StartFailed:
+            self._files.clean(job)
+            raise
         if self._kept.pop(job.unit, None) is not None:
             self._ask("ResetFailedUnit", "s", job.unit)
         self._tracked[job.id] = Tracked(job)
@@ -95,7 +99,7 @@ class Systemd:
         try:
             self.bus.start_transient(job.unit, properties(job, files.run, setup, self._files.log(job)))
         except CallFailed as error:
-            if error.number == -errno.EEXIST and self._is_ours(job):
+            if error.number == -errno.EEXIST and self._read(job) is not None:
                 # An earlier call took effect; its signals may have passed unseen.
                 return StartResult.EXISTS
             del self._tracked[job.id]
@@ -143,7 +147,7 @@ class Systemd:
     def release(self, job: Job) -> Observation | None:
         tracked = self._tracked.get(job.id)
         if tracked is None:
-            tracked = self._tracked[job.id] = Tracked(job, self._read(job.id) or Unit())
+            tracked = self._tracked[job.id] = Tracked(job, self._read(job) or Unit())
         tracked.released = True
         if tracked.unit.active_state == "failed":
             return self._observation(tracked)
@@ -246,8 +250,8 @@ class Systemd:
     def observe(self, job: Job) -> Observation:
         if job.unit in self._kept:
             return Observation(job.id, held=False, empty=self._is_empty(job))
-        unit = self._read(job.id)
-        if unit is None or not self._is_ours(job):
+        unit = self._read(job)
+        if unit is None:
             self._tracked.pop(job.id, None)
             return self._absent(job)
         tracked = self._tracked.setdefault(job.id, Tracked(job))
@@ -278,15 +282,15 @@ class Systemd:
             return False
         return bytes(self.bus.get(job.unit, UNIT, "InvocationID", "ay")).hex() == job.invocation_id
 
-    def _read(self, job_id: int) -> Unit | None:
-        everything = self.bus.get_all(unit_name(job_id))
-        return updated(Unit(), everything) if everything.get("LoadState") == b"loaded" else None
-
-    def _is_ours(self, job: Job) -> bool:
-        """Whether the loaded unit runs this job's script, of this attempt."""
-        command = self.bus.get(job.unit, SERVICE, "ExecStart", "a(sasbttttuii)")
+    def _read(self, job: Job) -> Unit | None:
+        """The job's unit; None if it isn't loaded, or doesn't run this attempt's script as this user."""
+        everything = self.bus.get_all(job.unit)
+        if everything.get("LoadState") != b"loaded" or everything.get("User") != str(job.uid).encode():
+            return None
         script = self._files.files(job).run.encode()
-        return any(script in entry[1] for entry in command or ())
+        if not any(script in entry[1] for entry in everything.get("ExecStart") or ()):
+            return None
+        return updated(Unit(), everything)
 
     def _observation(self, tracked: Tracked) -> Observation:
         job, unit = tracked.job, tracked.unit

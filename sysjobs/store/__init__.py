@@ -148,6 +148,12 @@ class Store:
         except sqlite3.IntegrityError as error:
             raise RowRefused(str(error)) from None
 
+    def reserve(self, job_id: int) -> None:
+        """Let no job that is added from now on have this id or a lower one."""
+        self._begin()
+        self._db.execute(_SQL["begin_ids"])
+        self._db.execute(_SQL["reserve_ids"], {"id": job_id})
+
     def payload(self, job_id: int) -> Payload:
         row = self._db.execute(_SQL["payload"], {"id": job_id}).fetchone()
         return load_payload(row["payload"], row["data"])

@@ -40,11 +40,17 @@ def connect(path: Path) -> sqlite3.Connection:
             f"{path} can't be opened: {error}.", "See that its file system is mounted and has room."
         ) from None
     except sqlite3.DatabaseError as error:
-        raise StoreError(
-            f"{path} is damaged: {error}.",
-            "Move it aside, or restore it from a backup, and start sysjobsd again.",
-        ) from None
+        raise damaged(path, error) from None
     return connection
+
+
+def damaged(path: Path, error: Exception) -> StoreError:
+    """What to say of a database that can be opened and not be read."""
+    return StoreError(
+        f"{path} is damaged: {error}.",
+        "Move it aside, or restore it from a backup, and start sysjobsd again. Jobs run on meanwhile.",
+        code="damaged",
+    )
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
@@ -61,6 +67,8 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
 
 def _migrate(connection: sqlite3.Connection, path: Path) -> None:
     version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version < 0:
+        raise sqlite3.DatabaseError(f"its schema's version is {version}")
     if version > SCHEMA_VERSION:
         raise StoreError(
             f"{path} was written by a newer sysjobs: its schema is version {version}, "

@@ -16,6 +16,13 @@ INSERT INTO jobs (
     :submitted_at, 'PENDING'
 ) RETURNING id
 
+-- name: begin_ids
+INSERT INTO sqlite_sequence (name, seq)
+SELECT 'jobs', 0 WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'jobs')
+
+-- name: reserve_ids
+UPDATE sqlite_sequence SET seq = max(seq, :id) WHERE name = 'jobs'
+
 -- name: save_job
 UPDATE jobs SET
     status = :status, reason_code = :reason_code, reason = :reason, attempt = :attempt, boot_id = :boot_id,
