@@ -142,7 +142,7 @@ def _script(
         lines.append(b"[ ! -e %s ] || { kill -s TERM $$; exit 143; }" % files.ending.encode())
     name = quote(log)
     # Of a job of this number that a lost database forgot.
-    lines += [trap(b"log"), b"[ ! -s %s ] || /bin/mv -f -- %s %s.earlier" % (name, name, name)]
+    lines += [trap(b"log"), b"[ ! -f %s ] || [ ! -s %s ] || /bin/mv -f -- %s %s.earlier" % (4 * (name,))]
     lines.append(b"exec >>%s 2>&1" % name)
     # After the log, so that the shell's own words about a directory or a limit are found there.
     lines += [trap(b"directory"), b"cd -- %s || exit" % quote(payload.workdir), trap(b"command")]
