@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tests.node import Node
+from tests.node import Machine
 from tests.queue_on_node import QueueOnNode
 
 DAEMON = "sysjobsd.service"
@@ -29,7 +29,7 @@ class Place(QueueOnNode):
     """A user with a directory of their own, which is where their jobs run. "up" in its files' names is what
     jobs make there once they have begun."""
 
-    def __init__(self, node: Node, user: str = "alice") -> None:
+    def __init__(self, node: Machine, user: str = "alice") -> None:
         super().__init__(node, user)
         home = node.sh("cd && pwd", user=user).strip()
         self.path = f"{home}/{secrets.token_hex(4)}"
@@ -66,7 +66,7 @@ class Place(QueueOnNode):
 
 
 @contextmanager
-def place(node: Node, user: str = "alice") -> Iterator[Place]:
+def place(node: Machine, user: str = "alice") -> Iterator[Place]:
     """A place, and an empty queue afterwards."""
     there = Place(node, user)
     try:
@@ -76,7 +76,7 @@ def place(node: Node, user: str = "alice") -> Iterator[Place]:
         node.run(["rm", "-rf", there.path])
 
 
-def clear(node: Node) -> None:
+def clear(node: Machine) -> None:
     """Have no job left, and no process of one."""
     root = QueueOnNode(node, "root")
     root.run("cancel", "--all", "--all-users", "--grace", "0")
@@ -84,28 +84,28 @@ def clear(node: Node) -> None:
     node.wait_for(f"! systemctl list-units --no-legend --state active,deactivating '{UNITS}' | grep .")
 
 
-def unit(node: Node, job: int, name: str) -> str:
+def unit(node: Machine, job: int, name: str) -> str:
     """A property of a job's unit."""
     return node.run(["systemctl", "show", "-P", name, f"sysjobs-{job}"]).stdout.decode().strip()
 
 
-def cgroup(node: Node, job: int) -> str:
+def cgroup(node: Machine, job: int) -> str:
     path = unit(node, job, "ControlGroup")
     assert path.endswith(f"/sysjobs-{job}.service"), path
     return f"/sys/fs/cgroup{path}"
 
 
-def wait_empty(node: Node, cgroup: str, timeout: float) -> None:
+def wait_empty(node: Machine, cgroup: str, timeout: float) -> None:
     """Wait until no process is left in a cgroup."""
     node.wait_for(f"! grep -qs 'populated 1' {cgroup}/cgroup.events", timeout=timeout)
 
 
-def daemon(node: Node, name: str) -> str:
+def daemon(node: Machine, name: str) -> str:
     """A property of the daemon's unit."""
     return node.run(["systemctl", "show", "-P", name, DAEMON]).stdout.decode().strip()
 
 
-def kill_daemon(node: Node) -> None:
+def kill_daemon(node: Machine) -> None:
     """SIGKILL, and wait until there is another one that serves."""
     before = daemon(node, "MainPID")
     node.run(["kill", "-KILL", before])
@@ -114,17 +114,17 @@ def kill_daemon(node: Node) -> None:
     )
 
 
-def daemon_files(node: Node) -> int:
+def daemon_files(node: Machine) -> int:
     """How many descriptors the daemon has."""
     return int(node.sh(f"ls /proc/{daemon(node, 'MainPID')}/fd | wc -l"))
 
 
-def daemon_memory(node: Node) -> int:
+def daemon_memory(node: Machine) -> int:
     """Bytes that the daemon has in memory."""
     status = node.get(f"/proc/{daemon(node, 'MainPID')}/status").decode()
     return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmRSS:"))
 
 
-def daemon_seconds(node: Node) -> float:
+def daemon_seconds(node: Machine) -> float:
     """CPU time that the daemon has used."""
     return int(daemon(node, "CPUUsageNSec")) / 1e9

@@ -7,13 +7,13 @@ import subprocess
 from collections.abc import Mapping
 from typing import Any
 
-from tests.node import Node
+from tests.node import Machine
 
 
 class QueueOnNode:
     """What a user of a node does with the queue."""
 
-    def __init__(self, node: Node, user: str = "alice") -> None:
+    def __init__(self, node: Machine, user: str = "alice") -> None:
         self.node = node
         self.user = user
 

@@ -224,12 +224,12 @@ def test_the_last_bytes_are_shown(queue: QueueOnNode) -> None:
     assert queue.node.sh(script, user="alice") == "end" * 12
 
 
-def test_interrupting_a_follower(queue: QueueOnNode) -> None:
+def test_interrupting_a_follower(node: Node, queue: QueueOnNode) -> None:
     writer = Writer(queue)
     with following(queue, writer.job) as follower:
         writer.do("echo up")
         follower.until(b"up\n")
-        queue.node.signal(follower.process, signal.SIGINT)
+        node.signal(follower.process, signal.SIGINT)
         code, _, stderr = follower.rest()
         assert code in (130, -signal.SIGINT)
         assert b"Traceback" not in stderr

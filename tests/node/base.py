@@ -26,22 +26,45 @@ BUILD_PACKAGES = ["build-essential", "dpkg-dev", "fakeroot", "lintian"]
 # the masked units fail for lack of modules, or would show this machine's kernel; journals must outlive a
 # reboot; ProtectProc= gives the daemon a fresh /proc, where only this drop-in shows the node's own boot id; a
 # user's manager ends with the last session, not 10 seconds later.
-NODE_SETUP = """
+COMMON_SETUP = """
     for user in alice:1000 bob:1001; do
         useradd --create-home --shell /bin/bash --uid "${user#*:}" "${user%:*}"
     done
     : >/etc/machine-id
     : >/etc/resolv.conf
+    mkdir -p /var/log/journal /etc/systemd/journald.conf.d /etc/systemd/logind.conf.d
+    printf '[Journal]\\nStorage=persistent\\n' >/etc/systemd/journald.conf.d/node.conf
+    printf '[Login]\\nUserStopDelaySec=0\\n' >/etc/systemd/logind.conf.d/node.conf
+"""
+NODE_SETUP = (
+    COMMON_SETUP
+    + """
     systemctl disable ssh.service ssh.socket
     systemctl mask systemd-udevd.service systemd-modules-load.service \\
         sys-kernel-debug.mount sys-kernel-tracing.mount sys-fs-fuse-connections.mount
-    mkdir -p /var/log/journal /etc/systemd/journald.conf.d /etc/systemd/logind.conf.d
-    printf '[Journal]\\nStorage=persistent\\n' >/etc/systemd/journald.conf.d/node.conf
     mkdir -p /etc/systemd/system/sysjobsd.service.d
     printf '[Service]\\nBindReadOnlyPaths=/run/boot-id:/proc/sys/kernel/random/boot_id\\n' \\
         >/etc/systemd/system/sysjobsd.service.d/node-boot-id.conf
-    printf '[Login]\\nUserStopDelaySec=0\\n' >/etc/systemd/logind.conf.d/node.conf
 """
+)
+
+VM_PACKAGES = [*NODE_PACKAGES, "kmod", "linux-image-cloud-amd64", "udev"]
+# An emulated machine is entered over its network, by ssh; what would only delay its boot is off.
+VM_SETUP = (
+    COMMON_SETUP
+    + """
+    echo node >/etc/hostname
+    printf '127.0.0.1 localhost node\\n::1 localhost node\\n' >/etc/hosts
+    printf '[Match]\\nName=en* eth*\\n[Network]\\nAddress=10.0.2.15/24\\n' >/etc/systemd/network/node.network
+    printf 'UsePAM no\\nUseDNS no\\nMaxSessions 1000\\nPermitRootLogin prohibit-password\\n' \\
+        >/etc/ssh/sshd_config.d/node.conf
+    systemctl disable ssh.socket
+    systemctl enable ssh.service systemd-networkd.service
+    systemctl mask systemd-networkd-wait-online.service getty@tty1.service serial-getty@ttyS0.service \\
+        apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer e2scrub_reap.service \\
+        fstrim.timer man-db.timer
+"""
+)
 
 
 def node_base(suite: str) -> Path:
@@ -49,6 +72,12 @@ def node_base(suite: str) -> Path:
     the package's dependencies are part of it."""
     packages = NODE_PACKAGES + control_packages("Depends")
     return _tree(suite, "node", packages, NODE_SETUP)
+
+
+def vm_base(suite: str) -> Path:
+    """The same with a kernel: what an emulated machine boots from."""
+    packages = VM_PACKAGES + control_packages("Depends")
+    return _tree(suite, "vm", packages, VM_SETUP)
 
 
 def build_base(suite: str) -> Path:

@@ -7,7 +7,7 @@ import os
 import shutil
 from pathlib import Path
 
-from tests.node.base import REPO, build_base, node_base
+from tests.node.base import REPO, build_base
 from tests.node.cache import cached
 from tests.node.errors import NodeError
 from tests.node.host import host_run, note
@@ -67,9 +67,8 @@ def build_deb(suite: str) -> Path:
     return debs[0]
 
 
-def node_layers(suite: str, deb: Path) -> str:
+def layers(base: Path, deb: Path) -> str:
     """The lower directories of a node: what installing the package changes, over the base."""
-    base = node_base(suite)
     digest = hashlib.sha256(base.parent.name.encode())
     digest.update(deb.read_bytes())
 
@@ -78,10 +77,12 @@ def node_layers(suite: str, deb: Path) -> str:
         # Offline and as root: apt's own user can't read what root put in /tmp.
         install = "apt-get -o APT::Sandbox::User=root install -y /tmp/sysjobs.deb 2>&1"
         script = f"cat >/tmp/sysjobs.deb && {install}"
-        in_chroot(base, draft, script, what=f"installing the package on {suite}", data=deb.read_bytes())
+        in_chroot(
+            base, draft, script, what=f"installing the package on {base.parent.name}", data=deb.read_bytes()
+        )
         _clean(draft, "work", "root")
 
-    layer = cached("layers", f"{suite}-{digest.hexdigest()[:16]}", build) / "upper"
+    layer = cached("layers", f"{base.parent.name}-{digest.hexdigest()[:16]}", build) / "upper"
     return f"{layer}:{base}"
 
 

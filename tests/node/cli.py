@@ -1,4 +1,4 @@
-"""The commands of packaging/node."""
+"""The commands of packaging/node and packaging/vm."""
 
 from __future__ import annotations
 
@@ -11,20 +11,27 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from tests.node.build import build_deb, lint
 from tests.node.cgroup import Cgroup
 from tests.node.enter import enter_command, on_terminal
 from tests.node.errors import NodeError
 from tests.node.host import SUITES, default_suite, note, require_root
+from tests.node.machine import Machine
 from tests.node.node import Node
 from tests.node.state import NodeState
+from tests.node.vm import Vm
+
+if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    options = _parser().parse_args(arguments)
+def main(kind: type[Machine] = Node, arguments: Sequence[str] | None = None) -> int:
+    options = (_vm_parser() if kind is Vm else _parser()).parse_args(arguments)
+    options.kind = kind
     for signum in STOPPING:
         signal.signal(signum, _stop)
     act: Callable[[argparse.Namespace], int] = options.act
@@ -51,12 +58,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="packaging/node", description=description)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    run = commands.add_parser("run", help="build the package, boot a node with it, run a command there")
-    run.set_defaults(act=_run)
-    _add_suite(run)
-    run.add_argument("--user", default="root", help="who runs the command: root (default), alice or bob")
+    run = _add_run(commands)
     run.add_argument("--keep", action="store_true", help="leave the node running afterwards")
-    run.add_argument("command", nargs="+", metavar="COMMAND", help="after --, with its arguments")
 
     build = commands.add_parser("build", help="build the Debian package only")
     build.set_defaults(act=_build)
@@ -80,12 +83,31 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _vm_parser() -> argparse.ArgumentParser:
+    description = (
+        "Emulated machines: a whole Debian with its kernel, with this working tree's package installed."
+    )
+    parser = argparse.ArgumentParser(prog="packaging/vm", description=description)
+    _add_run(parser.add_subparsers(required=True, metavar="COMMAND")).set_defaults(keep=False)
+    return parser
+
+
+def _add_run(commands: Commands) -> argparse.ArgumentParser:
+    run = commands.add_parser("run", help="build the package, boot a node with it, run a command there")
+    run.set_defaults(act=_run)
+    _add_suite(run)
+    run.add_argument("--user", default="root", help="who runs the command: root (default), alice or bob")
+    run.add_argument("command", nargs="+", metavar="COMMAND", help="after --, with its arguments")
+    return run
+
+
 def _add_suite(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--suite", choices=SUITES, default=default_suite(), help="default: %(default)s")
 
 
 def _run(options: argparse.Namespace) -> int:
-    with Node(options.suite, keep=options.keep) as node:
+    kind: type[Machine] = options.kind
+    with kind(options.suite, keep=options.keep) as node:
         command = _for_our_terminal(options.command)
         status = _pass_through(node.command_line(command, user=options.user, env=_terminal()))
         if options.keep:

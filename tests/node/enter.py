@@ -41,6 +41,24 @@ def enter_command(
     env: Mapping[str, str] | None = None,
     cwd: str | None = None,
 ) -> list[str | bytes]:
+    return [
+        # A process that enters is in a cgroup of the node, where it can be seen from inside, and not in ours.
+        *("sh", "-c", 'echo 0 >"$0" && exec "$@"', str(cgroup / "entered" / "cgroup.procs")),
+        *("nsenter", "-t", str(init), "-m", "-p", "-C", "-u", "-i", "-n", "-r", "-w", "--"),
+        # nsenter waits outside: without a signal, killing it would leave what it started running.
+        *as_account(command, account, env=env, cwd=cwd, setpriv=(*WITHOUT, "--pdeathsig", "KILL")),
+    ]
+
+
+def as_account(
+    command: Sequence[str | bytes],
+    account: Account,
+    *,
+    env: Mapping[str, str] | None,
+    cwd: str | None,
+    setpriv: Sequence[str] = (),
+) -> list[str | bytes]:
+    """The command as this account runs it after a login, from a process that is root."""
     variables = {
         "HOME": account.home,
         "LANG": "C.UTF-8",
@@ -51,15 +69,19 @@ def enter_command(
         **(env or {}),
     }
     return [
-        # A process that enters is in a cgroup of the node, where it can be seen from inside, and not in ours.
-        *("sh", "-c", 'echo 0 >"$0" && exec "$@"', str(cgroup / "entered" / "cgroup.procs")),
-        *("nsenter", "-t", str(init), "-m", "-p", "-C", "-u", "-i", "-n", "-r", "-w", "--"),
         *("env", "-i", "-C", cwd or account.home),
         *(f"{name}={value}" for name, value in variables.items()),
         *("prlimit", "--nofile=1024:", "--core=0:"),
-        # nsenter waits outside for what it started; without this, killing it would leave the command running.
-        *("setpriv", *WITHOUT, "--pdeathsig", "KILL"),
-        *("--reuid", str(account.uid), "--regid", str(account.gid), "--init-groups", "--"),
+        *(
+            "setpriv",
+            *setpriv,
+            "--reuid",
+            str(account.uid),
+            "--regid",
+            str(account.gid),
+            "--init-groups",
+            "--",
+        ),
         *command,
     ]
 

@@ -23,6 +23,12 @@ TOOLS = {
     "setpriv": "util-linux",
     "unshare": "util-linux",
 }
+VM_TOOLS = {
+    "mkfs.ext4": "e2fsprogs",
+    "qemu-img": "qemu-utils",
+    "qemu-system-x86_64": "qemu-system-x86",
+    "ssh": "openssh-client",
+}
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 
@@ -61,9 +67,9 @@ def require_root() -> None:
         )
 
 
-def require_tools(suite: str) -> None:
+def require_tools(suite: str, tools: Mapping[str, str] = TOOLS) -> None:
     """Install what is missing, so that one command does it all on a fresh Debian machine."""
-    missing = {package for tool, package in TOOLS.items() if shutil.which(tool) is None}
+    missing = {package for tool, package in tools.items() if shutil.which(tool) is None}
     # An old keyring doesn't know the keys of a younger suite.
     if not list(KEYRING.parent.glob(f"debian-archive-{suite}-stable.*")):
         missing.add("debian-archive-keyring")

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from tests.node.errors import NodeError, show_output
 
 if TYPE_CHECKING:
-    from tests.node.node import Node
+    from tests.node.machine import Machine
 
 
 class Login:
     """`with node.login("alice") as session: session.run("loginctl show-session self")`"""
 
-    def __init__(self, node: Node, user: str) -> None:
+    def __init__(self, node: Machine, user: str) -> None:
         self.node = node
         self.user = user
         # su opens the session; the shell under it reads what run() writes.

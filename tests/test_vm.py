@@ -1,0 +1,97 @@
+"""What only a whole machine shows: limits that bite, the kernel's OOM killer, a real reboot, a power cut."""
+
+from __future__ import annotations
+
+import os
+import platform
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from tests.admin_on_node import Place, cgroup, place
+from tests.conftest import BOOTED
+from tests.node import Vm
+from tests.queue_on_node import QueueOnNode
+
+EAT = "python3 -c 'x = b\"x\" * (400 << 20)'"
+
+
+@pytest.fixture(scope="module")
+def vm(suite: str, request: pytest.FixtureRequest) -> Iterator[Vm]:
+    """One machine for all tests of a suite, which may reboot it."""
+    if os.geteuid() != 0 or platform.machine() != "x86_64":
+        pytest.skip("an emulated machine needs root, and an x86-64 machine to run on")
+    with Vm(suite) as vm:
+        request.config.stash[BOOTED].add(f"{suite} (emulated)")
+        yield vm
+
+
+@pytest.fixture
+def alice(vm: Vm) -> Iterator[Place]:
+    with place(vm) as alice:
+        yield alice
+
+
+def test_it_is_a_whole_machine(vm: Vm) -> None:
+    assert vm.sh("systemctl --failed --no-legend") == ""
+    assert {"cpu", "io", "memory", "pids"} <= set(vm.sh("cat /sys/fs/cgroup/cgroup.controllers").split())
+    done = vm.run(["sh", "-c", "cat; echo err >&2; kill -USR1 $$"], input=b"\x00\xff", check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (255, b"\x00\xff", b"err\n")
+    odd = b"a 'b' \"c\" \xff $HOME\n;"
+    assert vm.run(["printf", "%s", odd], user="bob", cwd="/tmp").stdout == odd
+
+
+OOM = [
+    ("the main process", ("-c", f"exec {EAT}"), "It ran out of memory", signal.SIGKILL),
+    ("a child", ("-c", f"{EAT}; exit 0"), "It ran out of memory", None),
+    ("setup", ("--setup", EAT, "true"), "Its setup ran out of memory", None),
+]
+
+
+@pytest.mark.parametrize(("options", "said", "by"), [row[1:] for row in OOM], ids=[row[0] for row in OOM])
+def test_a_job_that_takes_more_memory_than_it_asked_for(
+    alice: Place, options: tuple[str, ...], said: str, by: int | None
+) -> None:
+    job = alice.submit("--memory", "100M", *options)
+    assert alice.wait(job, timeout=120) == 100
+    shown = alice.show(job)
+    assert (shown["status"], shown["reason_code"]) == ("FAILED_DRIVER", "oom"), shown
+    assert shown["reason"].startswith(said)
+    assert shown["warnings"] == []
+    if by is not None:
+        assert shown["signal"] == by
+
+
+def test_what_kills_itself_is_no_oom(alice: Place) -> None:
+    job = alice.submit("--memory", "100M", "-c", "kill -KILL $$")
+    assert alice.wait(job, timeout=120) == 100
+    assert (alice.show(job)["status"], alice.show(job)["reason_code"]) == ("FAILED_DRIVER", "killed")
+
+
+def test_memory_is_limited(vm: Vm, alice: Place) -> None:
+    job = alice.start("--memory", "64M", "-c", "touch up; sleep 1000")
+    assert vm.sh(f"cat {cgroup(vm, job)}/memory.max {cgroup(vm, job)}/memory.swap.max") == f"{64 << 20}\n0\n"
+
+
+@pytest.mark.parametrize("power", ["reboot", "cut"])
+def test_the_machine_goes_down_and_comes_up(vm: Vm, power: str) -> None:
+    alice = Place(vm)
+    boot = vm.get("/proc/sys/kernel/random/boot_id")
+    ended = alice.submit("-c", "exit 3")
+    assert alice.wait(ended, timeout=120) == 100
+    running = alice.start("-c", "touch up; sleep 1000")
+    waiting = alice.submit("--cpus", "2", "-C", alice.path, "-c", "echo ran >>ran")
+    assert alice.show(waiting)["status"] == "PENDING"
+    if power == "reboot":
+        vm.reboot()
+    else:
+        vm.kill()
+        vm.boot()
+    assert vm.get("/proc/sys/kernel/random/boot_id") != boot
+    queue = QueueOnNode(vm)
+    assert queue.show(ended)["exit_code"] == 3
+    lost = queue.show(running)
+    assert (lost["status"], lost["reason_code"]) == ("FAILED_DRIVER", "reboot")
+    assert queue.wait(waiting, timeout=120) == 0
+    assert alice.file("ran") == "ran\n"
