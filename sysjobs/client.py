@@ -289,7 +289,7 @@ class Client:
             return failure
         return Unreachable(
             f"sysjobsd at {self.socket} ended each time before it answered, or can't start: {failure}.",
-            "See why: systemctl status sysjobsd, and as root journalctl -u sysjobsd",
+            "See why, systemctl status sysjobsd, or check --socket and SYSJOBS_SOCKET.",
             code="broken-off",
         )
 

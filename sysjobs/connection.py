@@ -99,7 +99,7 @@ class Connection:
     def silent(self) -> Unreachable:
         return Unreachable(
             f"sysjobsd at {self.path} hasn't answered for {self._timeout:g} seconds; it may still do so.",
-            "See what holds it up: journalctl -u sysjobsd",
+            "See what holds it up, journalctl -u sysjobsd, or check --socket and SYSJOBS_SOCKET.",
             code="no-answer",
         )
 

@@ -203,12 +203,12 @@ class Daemon:
     def _reload(self) -> None:
         try:
             settings = read_settings(self._paths.settings)
+            self._queue.set_capacity(capacity(settings))
         except SysjobsError as error:
             log.error("settings are kept as they were: %s %s", error.message, error.hint)
             return
         self._handlers.settings = settings
         self._engine.keep_failed = settings.keep_failed
-        self._queue.set_capacity(capacity(settings))
         log.info("settings were read again")
 
     def _feed_watchdog(self) -> None:
@@ -261,8 +261,8 @@ class _JournalFormatter(logging.Formatter):
 
 def _start_logging() -> None:
     handler = logging.StreamHandler()
-    if "JOURNAL_STREAM" in os.environ:
-        handler.setFormatter(_JournalFormatter())
+    in_journal = "JOURNAL_STREAM" in os.environ
+    handler.setFormatter(_JournalFormatter() if in_journal else logging.Formatter("sysjobsd: %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
 
 
@@ -284,13 +284,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments == ["--version"]:
         sys.stdout.write(f"sysjobsd {__version__}\n")
         return EXIT_OK
+    if arguments in (["-h"], ["--help"]):
+        sys.stdout.write(_USAGE)
+        return EXIT_OK
     if arguments not in ([], ["--check"]):
         sys.stderr.write(_USAGE)
         return EXIT_USAGE
     _start_logging()
     try:
         if arguments:
-            read_settings(SYSTEM.settings)
+            capacity(read_settings(SYSTEM.settings))
             return EXIT_OK
         _make_directories(SYSTEM)
         loop = asyncio.new_event_loop()

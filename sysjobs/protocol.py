@@ -109,7 +109,8 @@ class Params:
             return value
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self._wrong(name)
-        return f"{value:.6f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+        # As many digits as are sure to be meant: 0.1 + 0.2 is 0.3.
+        return f"{value:.12f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
 
     def texts(self, name: str) -> list[str] | None:
         value = self._values.get(name)

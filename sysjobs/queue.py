@@ -115,8 +115,9 @@ class Queue:
         self._wake()
 
     def why_waiting(self, job: Job) -> str:
-        head = self.jobs.get(next(iter(self._pending), job.id), job)
-        return scheduler.why_waiting(job, head, self._holdings.free, self._holdings.capacity)
+        capacity = self._holdings.capacity
+        feasible = (each for each in map(self.jobs.__getitem__, self._pending) if each.amount.fits(capacity))
+        return scheduler.why_waiting(job, next(feasible, job), self._holdings.free, capacity)
 
     def set_capacity(self, capacity: Amount) -> None:
         self._holdings.resize(capacity)
@@ -364,7 +365,7 @@ class Queue:
 
     def _launch(self) -> None:
         waiting = (self.jobs[job_id] for job_id in self._pending)
-        chosen = scheduler.choose(waiting, self._holdings.free, STARTS_AT_ONCE)
+        chosen = scheduler.choose(waiting, self._holdings.free, self._holdings.capacity, STARTS_AT_ONCE)
         now, monotonic = self._clock.now(), self._clock.monotonic()
         for job in chosen:
             del self._pending[job.id]

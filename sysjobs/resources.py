@@ -129,6 +129,12 @@ def format_memory(size: int) -> str:
     return str(size)
 
 
+def describe(amount: Amount) -> str:
+    """'2 CPUs and 4G of memory'."""
+    plural = "" if amount.cpus == 1000 else "s"
+    return f"{format_cpus(amount.cpus)} CPU{plural} and {format_memory(amount.memory)} of memory"
+
+
 def format_duration(seconds: float) -> str:
     """5400 -> '1h 30m': the two largest units, for people."""
     whole = int(seconds)

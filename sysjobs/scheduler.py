@@ -6,13 +6,18 @@ from collections.abc import Iterable
 
 from sysjobs.errors import Refused
 from sysjobs.jobs import Job
-from sysjobs.resources import Amount, format_cpus, format_memory
+from sysjobs.resources import Amount, describe, format_cpus, format_memory
 
 
-def choose(pending: Iterable[Job], free: Amount, most: int) -> list[Job]:
-    """The first jobs of the queue that fit into what is free, `most` of them at most."""
+def choose(pending: Iterable[Job], free: Amount, capacity: Amount, most: int) -> list[Job]:
+    """The first jobs of the queue that fit into what is free, `most` of them at most.
+
+    One that asks for more than the node has by now holds up nobody: it can't start in any case.
+    """
     chosen: list[Job] = []
     for job in pending:
+        if not job.amount.fits(capacity):
+            continue
         if len(chosen) == most or not job.amount.fits(free):
             break
         chosen.append(job)
@@ -22,10 +27,11 @@ def choose(pending: Iterable[Job], free: Amount, most: int) -> list[Job]:
 
 def why_waiting(job: Job, head: Job, free: Amount, capacity: Amount) -> str:
     """What a pending job waits for, in a sentence."""
+    if not job.amount.fits(capacity):
+        have = describe(capacity)
+        return f"Asks for more than jobs may have here by now, {have}: cancel it, or wait for more."
     if job.id != head.id:
         return f"Waits behind job {head.id}, the head of the queue."
-    if not job.amount.fits(capacity):
-        return f"Asks for more than this node has by now: {describe(capacity)}."
     asked, left = job.amount, Amount(max(free.cpus, 0), max(free.memory, 0))
     if asked.cpus > left.cpus:
         of_all = f"{format_cpus(left.cpus)} of the node's {format_cpus(capacity.cpus)}"
@@ -48,7 +54,3 @@ def refuse_infeasible(asked: Amount, capacity: Amount) -> None:
         f"It has {describe(capacity)}; ask for no more than that.",
         code="infeasible",
     )
-
-
-def describe(amount: Amount) -> str:
-    return f"{format_cpus(amount.cpus)} CPUs and {format_memory(amount.memory)} of memory"

@@ -39,8 +39,13 @@ Selector = ById | Recent | ByName
 def nothing_found(text: str) -> str:
     """The sentence for a text that `parse_selector` understands and that no job answers to."""
     shown = text if len(text) <= 80 else f"{text[:80]}…"
-    if isinstance(parse_selector(text), ByName):
-        return f"None of your jobs that haven't ended is called {shown}."
+    match parse_selector(text):
+        case ByName():
+            return f"None of your jobs that haven't ended is called {shown}."
+        case ById(ids=ids) if len(ids) > 1:
+            return f"None of your jobs is in {shown}."
+        case Recent():
+            return f"You have no job {shown}."
     return f"There is no job {shown}."
 
 

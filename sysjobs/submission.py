@@ -12,6 +12,7 @@ from sysjobs.errors import Refused
 from sysjobs.payload import NewJob, Payload
 from sysjobs.protocol import Params
 from sysjobs.resources import DEFAULT_CPUS, Amount, parse_cpus, parse_duration, parse_memory
+from sysjobs.selectors import ByName, parse_selector
 
 SPEC_KEYS = frozenset(
     ("command", "shell", "name", "cpus", "memory", "time", "grace", "setup", "workdir", "env")
@@ -170,14 +171,22 @@ def _name(given: str | None, payload: Payload) -> str:
     if given is None:
         words = payload.command if payload.shell is None else _first_words(payload.shell)
         guess = PurePosixPath(_program(words).decode("utf-8", "replace")).name[:MAX_NAME]
-        return guess if guess.isprintable() and guess.strip() else "job"
-    if not given.strip() or len(given) > MAX_NAME or not given.isprintable():
+        return guess if guess.strip() and _is_name(guess) else "job"
+    if not given.strip() or len(given) > MAX_NAME or not _is_name(given):
         raise Refused(
             f"--name {given!r:.80} can't be a job's name.",
-            f"Give 1 to {MAX_NAME} printable characters.",
+            f"Give 1 to {MAX_NAME} printable characters that don't read as an id, a range or @.",
             code="bad-name",
         )
     return given
+
+
+def _is_name(text: str) -> bool:
+    """Whether a job can be asked for by this: it can be shown, and means nothing else."""
+    try:
+        return text.isprintable() and isinstance(parse_selector(text), ByName)
+    except Refused:
+        return False
 
 
 def _first_words(shell: bytes) -> Sequence[bytes]:

@@ -43,7 +43,7 @@ class Settings:
     def fail_to_reload(self) -> str:
         since = time.time()
         assert self.node.run(["systemctl", "reload", DAEMON], check=False).returncode == 1
-        return self._said(SETTINGS, since)
+        return self._said(f"-e {SETTINGS} -e 'The settings'", since)
 
     def _said(self, words: str, since: float) -> str:
         said = f"journalctl -q -u {DAEMON} --since @{since:.6f} | grep {words}"
@@ -88,6 +88,15 @@ def test_sighup_reads_them_again(node: Node, alice: Place, settings: Settings) -
     settings.reload()
     third = alice.submit("--cpus", "1", "true")
     assert alice.show(third)["status"] == "PENDING"
+    # Nor does one that asks for more than there is by now hold up the others.
+    settings.write("[node]\ncpus = 17\n")
+    settings.reload()
+    fourth = alice.submit("--cpus", "17", "true")
+    settings.write("[node]\ncpus = 16\n")
+    settings.reload()
+    assert alice.wait(alice.submit("--cpus", "0.5", "true")) == 0
+    assert alice.show(fourth)["reason"].startswith("Asks for more than jobs may have here by now, 16 CPUs")
+    alice.run("cancel", str(fourth))
     assert alice.show(first)["status"] == "RUNNING"
     assert daemon(node, "MainPID") == pid
     # A file of the directory comes after the main one.
@@ -102,6 +111,8 @@ BAD = {
     "[node]\n\ncpu = 3\n": "line 3: [node] has no setting 'cpu'. It has cpus, memory",
     "[nodes]\ncpus = 3\n": "line 1: there are no settings 'nodes'. The tables are [node], [jobs].",
     "[node\n": "(at line 1, column 6)",
+    "[node]\ncpus = 1\nreserve-cpus = 1\n": "The settings leave nothing for jobs: of 1 CPU and ",
+    "[node]\nreserve-memory = '900T'\n": "they reserve 0 CPUs and 900T of memory. Reserve less.",
     "[jobs]\ngrace = '5 parsecs'\n": "line 2: grace '5 parsecs' is not a duration.",
 }
 

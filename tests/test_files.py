@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -101,8 +100,12 @@ def test_clean_whatever_its_owner_put_there(files: JobFiles, job: Job, tmp_path:
         (folder / "0").mkdir(0)
         folder.chmod(0)
     # Deeper than Python recurses, and than a path can say.
-    script = "for number in $(seq 3000); do mkdir deep; cd deep; touch file; done"
-    subprocess.run(["bash", "-euc", script], cwd=made.directory, check=True)
+    inner = os.open(made.directory, os.O_RDONLY)
+    for _ in range(3000):
+        os.mkdir("deep", dir_fd=inner)
+        outer, inner = inner, os.open("deep", os.O_RDONLY, dir_fd=inner)
+        os.close(outer)
+    os.close(inner)
     files.clean(job)
     assert names(tmp_path / "scripts") == []
     assert (tmp_path / "kept").read_text() == "kept"

@@ -227,7 +227,7 @@ SENTENCES = [
     (
         unit("failed", "exit-code", (1, 127)),
         Traces("run", "command", 127),
-        "Could not be started: its command was not found; a file in its directory is called as ./NAME.",
+        "Could not be started: its command was not found; a name without a slash is looked for in PATH.",
     ),
     (unit("failed", "exit-code", (0, 0), (1, 2)), SETUP, "Setup ended with exit code 2."),
 ]

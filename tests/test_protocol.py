@@ -73,7 +73,7 @@ GETTERS: list[tuple[Getter, object, list[tuple[object, object]], list[object]]] 
             ("4G", "4G"),
             (0.1 + 0.2, "0.3"),
             (-1, "-1"),
-            (1e-9, "0"),
+            (1e-9, "0.000000001"),
             (100, "100"),
         ],
         [True, [], {}],

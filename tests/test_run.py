@@ -24,7 +24,7 @@ def alice(node: Node) -> Iterator[Place]:
         (["-c", "echo one; exit 3"], 3, b"one\n"),
         (["-c", "kill -SEGV $$"], 139, b""),
         (["--setup", "echo 6 >n", "-c", "echo $(($(cat n) * 7))"], 0, b"42\n"),
-        (["--setup", "echo set up; exit 4", "--", "true"], 100, b"set up\n"),
+        (["--setup", "echo set up; exit 4", "--", "true"], 100, b""),
         (["--time", "0.3", "--", "sleep", "100"], 143, b""),
     ],
 )
@@ -41,11 +41,15 @@ def test_run_refuses_what_submit_refuses(alice: Place) -> None:
 
 
 def test_ctrl_c_cancels_the_job(node: Node, alice: Place) -> None:
-    script = "trap 'echo bye; exit 0' TERM; echo up >up; while :; do sleep 0.05; done"
+    script = "trap 'echo bye; exit 0' TERM; echo hi; echo up >up; while :; do sleep 0.05; done"
     with node.spawn(["sysjobs", "run", "-C", alice.path, "-c", script], user="alice") as process:
         alice.until("[ -s up ]")
         node.signal(process, signal.SIGINT)
-        assert process.wait(30) == 103
+        output, _ = process.communicate(timeout=30)
+        # What it prints on its way out is shown too.
+        assert output.startswith(b"hi\n")
+        assert output.endswith(b"bye\n")
+        assert process.returncode == 103
     job = max(alice.jobs("--status", "cancelled"))
     assert "Ctrl-C" in alice.show(job)["reason"]
     assert b"bye\n" in alice.log(job)

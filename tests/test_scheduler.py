@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from sysjobs.errors import Refused
 from sysjobs.jobs import Job
-from sysjobs.resources import Amount
-from sysjobs.scheduler import choose, describe, refuse_infeasible, why_waiting
+from sysjobs.resources import Amount, describe
+from sysjobs.scheduler import choose, refuse_infeasible, why_waiting
 from tests.models import queued
 
 amounts = st.builds(Amount, cpus=st.integers(0, 4), memory=st.integers(0, 4))
@@ -24,7 +24,7 @@ def jobs(*amounts: Amount) -> list[Job]:
 @given(st.lists(amounts, max_size=8), amounts, st.integers(0, 8))
 def test_choose(asked: list[Amount], free: Amount, most: int) -> None:
     pending = jobs(*asked)
-    chosen = choose(pending, free, most)
+    chosen = choose(pending, free, Amount(4, 4), most)
     assert chosen == pending[: len(chosen)], "nobody is overtaken"
     left = free
     for job in chosen:
@@ -43,13 +43,16 @@ CHOICES = [
     ([(0, 0)] * 5, (0, 0), 3, 3),
     ([(0, 0)], (-1, 0), 9, 0),
     ([], (2, 2), 9, 0),
+    # What can't start at all by now holds up nobody.
+    ([(4, 0), (1, 0), (0, 5), (1, 0)], (2, 0), 9, 2),
+    ([(4, 0), (3, 0), (1, 0)], (2, 0), 9, 0),
 ]
 
 
 @pytest.mark.parametrize(("asked", "free", "most", "count"), CHOICES)
 def test_choices(asked: list[tuple[int, int]], free: tuple[int, int], most: int, count: int) -> None:
     """The free amount can be negative, when an administrator has taken resources away from running jobs."""
-    assert len(choose(jobs(*(Amount(*each) for each in asked)), Amount(*free), most)) == count
+    assert len(choose(jobs(*(Amount(*each) for each in asked)), Amount(*free), Amount(3, 4), most)) == count
 
 
 GIB = 1 << 30
@@ -61,7 +64,11 @@ WAITS = [
     (Amount(2000, 4 * GIB), Amount(4000, -GIB), "Waits for memory: asks for 4G; 0 of the node's 8G is free."),
     (Amount(2000, GIB), NODE, "Is about to start."),
     (Amount(2000, GIB), Amount(2000, GIB), "Is about to start."),
-    (Amount(9000, GIB), NODE, "Asks for more than this node has by now: 4 CPUs and 8G of memory."),
+    (
+        Amount(9000, GIB),
+        NODE,
+        "Asks for more than jobs may have here by now, 4 CPUs and 8G of memory: cancel it, or wait for more.",
+    ),
 ]
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sysjobs.errors import Refused
-from sysjobs.selectors import MAX_ID, MAX_RANGE, ById, ByName, Recent, Selector, parse_selector
+from sysjobs.selectors import MAX_ID, MAX_RANGE, ById, ByName, Recent, Selector, nothing_found, parse_selector
 
 MEANT: list[tuple[str, Selector]] = [
     ("42", ById(range(42, 43))),
@@ -54,6 +54,22 @@ def test_refused(text: str, code: str) -> None:
     assert caught.value.code == code
     assert text in caught.value.message
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("42", "There is no job 42."),
+        ("3-3", "There is no job 3-3."),
+        ("3-9", "None of your jobs is in 3-9."),
+        ("@", "You have no job @."),
+        ("@~7", "You have no job @~7."),
+        ("train", "None of your jobs that haven't ended is called train."),
+        ("x" * 200, f"None of your jobs that haven't ended is called {'x' * 80}…."),
+    ],
+)
+def test_nothing_found(text: str, sentence: str) -> None:
+    assert nothing_found(text) == sentence
 
 
 @given(st.integers(0, MAX_ID), st.integers(0, MAX_RANGE - 1))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TextIO
+
 from sysjobs.answers import JobDetails, JobView
 from sysjobs.cli import outcome
 from sysjobs.cli.logfile import LogFile, reader_gone
@@ -13,25 +16,46 @@ _TICK = 0.2
 """Seconds between two looks at a log that is followed."""
 
 
-def follow(client: Client, details: JobDetails, *, setup: bool = False, tail: int | None = None) -> JobView:
-    """Copies the log until the job ends, or setup's until that is over; the job as it is then."""
+def _raise() -> None:
+    raise KeyboardInterrupt
+
+
+def follow(
+    client: Client,
+    details: JobDetails,
+    *,
+    setup: bool = False,
+    tail: int | None = None,
+    out: TextIO | None = None,
+    interrupted: Callable[[], None] = _raise,
+) -> JobView:
+    """Copies the log until the job ends, or setup's until that is over; the job as it is then.
+
+    At a Ctrl-C `interrupted` is called, and unless it raises, the log is followed on.
+    """
     job = details.job
-    log = LogFile(log_path(details, setup), tail)
+    log = LogFile(log_path(details, setup), tail, out)
     try:
         if not log.copy() and job.started_at is None and not job.ended:
             note(f"{outcome.sentence(job)}. Waiting for its log.")
-        for state in client.follow([job.id], _TICK):
-            if state is not None and state.attempt != job.attempt:
-                log.copy()
-                log.close()
-                log = LogFile(log_path(client.show(job.id), setup))
-            job = state or job
-            # After the state was heard: what is in the log of a job that has ended is all of it.
-            log.copy()
-            if reader_gone():
-                raise BrokenPipeError
-            if setup and job.status == "RUNNING":
-                break
+        while not (job.ended or (setup and job.status == "RUNNING")):
+            try:
+                for state in client.follow([job.id], _TICK):
+                    if state is not None and state.attempt != job.attempt:
+                        log.copy()
+                        log.close()
+                        log = LogFile(log_path(client.show(job.id), setup), None, out)
+                    job = state or job
+                    # After the state was heard: what is in the log of a job that has ended is all of it.
+                    log.copy()
+                    if reader_gone():
+                        raise BrokenPipeError
+                    if setup and job.status == "RUNNING":
+                        break
+            except KeyboardInterrupt:
+                interrupted()
+        # Of a job that had ended before, or whose end came with the interrupt.
+        log.copy()
     finally:
         log.close()
     if job.ended and job.status != "SUCCEEDED":

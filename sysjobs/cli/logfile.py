@@ -6,6 +6,7 @@ import os
 import select
 import stat
 import sys
+from typing import TextIO
 
 from sysjobs.errors import Refused
 
@@ -13,10 +14,11 @@ _BLOCK = 1 << 20
 
 
 class LogFile:
-    """A log that may not exist yet. `copy()` writes to stdout what has come since the last time."""
+    """A log that may not exist yet. `copy()` writes to stdout, or `out`, what has come since the last one."""
 
-    def __init__(self, path: str, tail: int | None = None) -> None:
+    def __init__(self, path: str, tail: int | None = None, out: TextIO | None = None) -> None:
         self.path = path
+        self._out = out or sys.stdout
         self.copied = 0
         self._tail = tail
         self._fd = -1
@@ -32,10 +34,10 @@ class LogFile:
         while block := os.pread(self._fd, _BLOCK, self._position):
             self._position += len(block)
             self.copied += len(block)
-            if sys.stdout is not None:
-                sys.stdout.buffer.write(block)
-        if sys.stdout is not None:
-            sys.stdout.buffer.flush()
+            if self._out is not None:
+                self._out.buffer.write(block)
+        if self._out is not None:
+            self._out.buffer.flush()
         return True
 
     def close(self) -> None:

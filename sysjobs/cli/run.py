@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import click
@@ -20,7 +21,8 @@ from sysjobs.client import Client
 def run(socket: str | None, /, **options: Any) -> int:
     """Submit a command as a job, follow its log, and exit with the job's own code.
 
-    Ctrl-C cancels the job and waits for its end; a second one leaves at once. The job is an ordinary one: it
+    What its setup prints goes to stderr. Ctrl-C cancels the job and waits for its end, a second one leaves at
+    once. The job is an ordinary one: it
     goes on if this command is killed or its terminal is closed. Its standard input is empty.
 
     \b
@@ -38,26 +40,28 @@ def run(socket: str | None, /, **options: Any) -> int:
     with Client(socket) as client:
         job_id = submit_job(client, **options)
         note(f"Submitted job {job_id}")
-        try:
-            return outcome.own_code(_stay(client, job_id))
-        except KeyboardInterrupt:
-            note(f"Cancelling job {job_id}; Ctrl-C again leaves without waiting for its end.")
-            client.cancel([job_id], reason="Ctrl-C in sysjobs run")
-            return outcome.own_code(_end(client, job_id))
+        return outcome.own_code(_stay(client, job_id))
 
 
 def _stay(client: Client, job_id: int) -> JobView:
-    details = client.show(job_id)
+    """Follows setup's log, then the job's; the job as it ended."""
+    again = False
+
+    def interrupted() -> None:
+        nonlocal again
+        if again:
+            raise KeyboardInterrupt
+        again = True
+        note(f"Cancelling job {job_id}; Ctrl-C again leaves without waiting for its end.")
+        client.cancel([job_id], reason="Ctrl-C in sysjobs run")
+
+    try:
+        details = client.show(job_id)
+    except KeyboardInterrupt:
+        interrupted()
+        details = client.show(job_id)
     if details.setup_log is not None:
-        job = follow(client, details, setup=True)
+        job = follow(client, details, setup=True, out=sys.stderr, interrupted=interrupted)
         if job.ended:
             return job
-    return follow(client, details)
-
-
-def _end(client: Client, job_id: int) -> JobView:
-    job = client.show(job_id).job
-    for state in client.follow([job_id], 3600.0):
-        job = state or job
-    note(outcome.sentence(job))
-    return job
+    return follow(client, details, interrupted=interrupted)

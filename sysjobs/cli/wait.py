@@ -11,7 +11,7 @@ from sysjobs.cli import outcome
 from sysjobs.cli.output import emit, note, printable
 from sysjobs.client import Client
 from sysjobs.errors import NotFound
-from sysjobs.resources import parse_duration
+from sysjobs.resources import format_duration, parse_duration
 
 if TYPE_CHECKING:
     from sysjobs.answers import JobView
@@ -48,7 +48,7 @@ def wait(socket: str | None, ids: tuple[str, ...], timeout: str | None, propagat
         raise
     if any(not job.ended for job in jobs):
         unfinished = " ".join(str(job.id) for job in jobs if not job.ended)
-        note(f"After {timeout} these jobs hadn't ended: {unfinished}")
+        note(f"After {format_duration(seconds or 0)} these jobs hadn't ended: {unfinished}")
         return outcome.UNFINISHED
     return max(map(outcome.own_code, jobs)) if propagate else outcome.worst(jobs)
 

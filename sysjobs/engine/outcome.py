@@ -43,7 +43,7 @@ _COMMANDS: dict[tuple[str, int | None], tuple[str, str]] = {
     ("command", 126): ("not-executable", "its command is no executable file; `chmod +x` makes a script one"),
     ("command", 127): (
         "no-command",
-        "its command was not found; a file in its directory is called as ./NAME",
+        "its command was not found; a name without a slash is looked for in PATH",
     ),
     ("exec", 126): ("not-executable", "its command can't be executed; its log says why"),
     ("exec", 127): (
