@@ -192,7 +192,7 @@ REFUSALS: dict[str, tuple[str, dict[str, object], str, str, str]] = {
         {"ids": ["99998-99999"]},
         "NotFound",
         "not-found",
-        "There is no job 99998-99999.",
+        "None of your jobs is in 99998-99999.",
     ),
     "nothing to run": ("Submit", {"job": {}}, "Refused", "bad-command", "A job has either"),
     "CPUs": ("Submit", {"job": TRUE | {"cpus": 4711}}, "Refused", "infeasible", "--cpus 4711 is more than"),
