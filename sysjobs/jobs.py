@@ -273,7 +273,7 @@ def _end(job: Job, at: int, outcome: Outcome) -> Job:
 
 def _is_external(outcome: Outcome) -> bool:
     """What ended the job would have ended it with or without our SIGTERM."""
-    return outcome.reason is not None and outcome.reason.code in ("reboot", "oom")
+    return outcome.reason is not None and outcome.reason.code.partition("-")[0] in ("reboot", "oom")
 
 
 def _cancel_reason(job: Job, cancellation: Cancellation) -> Reason:

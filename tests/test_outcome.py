@@ -217,11 +217,15 @@ SENTENCES = [
     (unit("exited", "success", (2, 15)), RUN, "Ended by SIGTERM; sender unknown."),
     (unit("failed", "signal", (2, 40)), RUN, "Ended by SIGRTMIN+6; sender unknown."),
     (unit("failed", "signal", (2, 9)), RUN, "Killed by SIGKILL, not by sysjobs; sender unknown."),
-    (unit("failed", "oom-kill", (2, 9)), RUN, "It ran out of memory and was killed by the kernel (OOM)."),
+    (
+        unit("failed", "oom-kill", (2, 9)),
+        RUN,
+        "It ran out of memory and was killed, by the kernel or by systemd-oomd.",
+    ),
     (
         unit("failed", "oom-kill", (0, 0), (2, 9)),
         SETUP,
-        "Its setup ran out of memory and was killed by the kernel (OOM).",
+        "Its setup ran out of memory and was killed, by the kernel or by systemd-oomd.",
     ),
     (unit("failed", "exit-code", (1, 217)), NOTHING, "Could not be started: its user doesn't exist."),
     (

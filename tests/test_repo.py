@@ -38,6 +38,7 @@ LAYERS: dict[str, list[set[str]]] = {
     "core": [
         {
             "sysjobs.engine",
+            "sysjobs.engine.oom",
             "sysjobs.engine.outcome",
             "sysjobs.engine.script",
             "sysjobs.engine.signals",
@@ -58,7 +59,13 @@ LAYERS: dict[str, list[set[str]]] = {
     "edges": [
         {"sysjobs.client", "sysjobs.connection", "sysjobs.context"},
         {"sysjobs.capacity"},
-        {"sysjobs.engine.bus", "sysjobs.engine.cgroups", "sysjobs.engine.files", "sysjobs.engine.systemd"},
+        {
+            "sysjobs.engine.bus",
+            "sysjobs.engine.cgroups",
+            "sysjobs.engine.files",
+            "sysjobs.engine.journal",
+            "sysjobs.engine.systemd",
+        },
         {"sysjobs.server"},
         {"sysjobs.store.*"},
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import signal
 from collections.abc import Iterator
 
@@ -43,9 +44,9 @@ def test_it_is_a_whole_machine(vm: Vm) -> None:
 
 
 OOM = [
-    ("the main process", ("-c", f"exec {EAT}"), "It ran out of memory", signal.SIGKILL),
-    ("a child", ("-c", f"{EAT}; exit 0"), "It ran out of memory", None),
-    ("setup", ("--setup", EAT, "true"), "Its setup ran out of memory", None),
+    ("the main process", ("-c", f"exec {EAT}"), "It ran", signal.SIGKILL),
+    ("a child", ("-c", f"{EAT}; exit 0"), "It ran", None),
+    ("setup", ("--setup", EAT, "true"), "Its setup ran", None),
 ]
 
 
@@ -57,10 +58,37 @@ def test_a_job_that_takes_more_memory_than_it_asked_for(
     assert alice.wait(job, timeout=120) == 100
     shown = alice.show(job)
     assert (shown["status"], shown["reason_code"]) == ("FAILED_DRIVER", "oom"), shown
-    assert shown["reason"].startswith(said)
+    assert re.fullmatch(
+        rf"{said} out of memory at its limit of 100M: the kernel killed 'python3', "
+        r"which had \d+(\.\d)?M in memory\. Try --memory 200M\.",
+        shown["reason"],
+    ), shown["reason"]
     assert shown["warnings"] == []
     if by is not None:
         assert shown["signal"] == by
+
+
+def test_a_slice_and_a_machine_without_memory(vm: Vm, alice: Place) -> None:
+    slice_ = "sysjobs-u1000.slice"
+    vm.run(["systemctl", "set-property", "--runtime", slice_, "MemoryMax=150M"])
+    try:
+        job = alice.submit("-c", f"exec {EAT}")
+        assert alice.wait(job, timeout=120) == 100
+    finally:
+        vm.run(["systemctl", "set-property", "--runtime", slice_, "MemoryMax=infinity"])
+    shown = alice.show(job)
+    assert (shown["status"], shown["reason_code"]) == ("FAILED_DRIVER", "oom-slice")
+    assert shown["reason"].startswith(
+        f"{slice_}, which it ran in, reached its memory limit: the kernel killed"
+    )
+    job = alice.submit("-c", EAT.replace("400", "900"))
+    assert alice.wait(job, timeout=120) == 100
+    shown = alice.show(job)
+    assert (shown["status"], shown["reason_code"]) == ("FAILED_DRIVER", "oom-machine"), shown
+    assert shown["reason"].startswith(
+        "The machine ran out of memory: the kernel killed 'python3', which had "
+    )
+    assert shown["reason"].endswith("Ask for what it needs with --memory.")
 
 
 def test_what_kills_itself_is_no_oom(alice: Place) -> None:

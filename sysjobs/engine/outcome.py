@@ -8,6 +8,8 @@ from __future__ import annotations
 import signal
 from dataclasses import dataclass, field
 
+from sysjobs.engine import oom
+from sysjobs.engine.oom import OomKill
 from sysjobs.engine.script import Traces
 from sysjobs.engine.units import DUMPED, EXITED, Unit
 from sysjobs.jobs import REBOOTED, Exit, Outcome, Reason, Status
@@ -58,12 +60,16 @@ class Seen:
     """A unit (None: not loaded), what its scripts left, and what happened around it.
 
     `stopped`: systemd was told to stop it, not by us. `rebooting`: the machine is going down, or went down.
+    `kill`: what the kernel said of it, where memory ran out; `cgroup`, `limit`: the job's own.
     """
 
     unit: Unit | None
     traces: Traces = field(default_factory=Traces)
     stopped: bool = False
     rebooting: bool = False
+    kill: OomKill | None = None
+    cgroup: str = ""
+    limit: int = 0
 
 
 def has_ended(unit: Unit) -> bool:
@@ -84,9 +90,8 @@ def outcome(seen: Seen) -> Outcome:
     main = _exit(unit.main_code, unit.main_status)
     setup = _setup_exit(unit, traces)
     if unit.result == "oom-kill":
-        what = "Its setup" if main is None else "It"
-        text = f"{what} ran out of memory and was killed by the kernel (OOM)."
-        return Outcome(Status.FAILED_DRIVER, Reason("oom", text), main, setup)
+        code, text = oom.sentence(seen.kill, seen.cgroup, seen.limit, setup=main is None)
+        return Outcome(Status.FAILED_DRIVER, Reason(code, text), main, setup)
     if seen.stopped or unit.active_state == "inactive":
         # By itself a unit stays active or fails: only being stopped leads here.
         return _stopped(seen, main, setup)

@@ -15,6 +15,8 @@ from sysjobs.engine import ConnectionLost, Observation, StartFailed, StartResult
 from sysjobs.engine.bus import Bus, CallFailed
 from sysjobs.engine.cgroups import EmptyWatch, controllers, is_populated
 from sysjobs.engine.files import JobFiles
+from sysjobs.engine.journal import KernelLog
+from sysjobs.engine.oom import OomKill, find_kill
 from sysjobs.engine.outcome import Seen, end_time, has_ended, outcome
 from sysjobs.engine.script import Traces
 from sysjobs.engine.signals import SERVICE, UNIT, Tracked, take_in
@@ -48,6 +50,9 @@ class Systemd:
         # Readable when the bus is, or when a cgroup may have become empty.
         self._epoll = select.epoll()
         self._emptying = EmptyWatch(self._epoll)
+        self._kernel_log = KernelLog(self._epoll)
+        # What it said of jobs that ran out of memory, until they are let go.
+        self._kills: dict[int, OomKill | None] = {}
         self.boot_id = _BOOT_ID.read_text("ascii").strip()
         self.booted_at = 0
         self.holds_memory = True
@@ -145,6 +150,7 @@ class Systemd:
             return b""
 
     def release(self, job: Job) -> Observation | None:
+        self._kills.pop(job.id, None)
         tracked = self._tracked.get(job.id)
         if tracked is None:
             tracked = self._tracked[job.id] = Tracked(job, self._read(job) or Unit())
@@ -206,13 +212,15 @@ class Systemd:
     # Seeing
 
     def events(self) -> Iterator[Observation]:
+        # Read in any case: the descriptor stays readable until then.
+        found = dict(self._kernel_log.found())
+        self._kills |= found
         if self._bus is None:
-            # Read in any case: the descriptor stays readable until then.
             yield from self._emptied()
             return
         changed, unloaded = take_in(self._tracked, self.bus.signals())
         yield from self._unloaded({job_id: self._tracked[job_id] for job_id in unloaded})
-        for job_id in changed:
+        for job_id in dict.fromkeys([*changed, *found]):
             if (tracked := self._tracked.get(job_id)) is not None:
                 yield self._observation(tracked)
         yield from self._emptied()
@@ -303,6 +311,11 @@ class Systemd:
             return Observation(job.id, begun=False)
         if not has_ended(unit):
             return Observation(job.id, invocation_id=unit.invocation_id, running_at=unit.main_started_at)
+        cgroup = self._cgroup(job).removeprefix(_CGROUPS)
+        if unit.result == "oom-kill" and job.id not in self._kills:
+            if job.id not in self._kernel_log:
+                self._kernel_log.search(job.id, job.started_at or 0, lambda log: find_kill(log, cgroup))
+            return Observation(job.id, invocation_id=unit.invocation_id, running_at=unit.main_started_at)
         if not unit.main_ended and unit.setup_code == 0 and job.has_setup:
             # Signals don't carry how ExecStartPre ended.
             pre = self.bus.get(job.unit, SERVICE, "ExecStartPre", "a(sasbttttuii)")
@@ -313,6 +326,9 @@ class Systemd:
             Traces("run") if unit.main_ended and unit.main_status == 0 else self._files.traces(job),
             stopped=stopped,
             rebooting=stopped and self._is_going_down(),
+            kill=self._kills.get(job.id),
+            cgroup=cgroup,
+            limit=job.amount.memory,
         )
         return Observation(
             job.id,
