@@ -30,6 +30,7 @@ class Machine(ABC):
         self.state = NodeState.create(self.suite)
         self.name = self.state.name
         self._accounts = {"root": ROOT}
+        self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
         try:
@@ -58,8 +59,20 @@ class Machine(ABC):
         """A power cut: every process is gone at once; the disk stays as it was. `boot()` starts it again."""
 
     @abstractmethod
+    def _gone(self) -> None:
+        """Put away what belonged to a node that is off."""
+
     def _ended(self, timeout: float) -> None:
         """Wait until it's off."""
+        assert self._process is not None
+        try:
+            self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            title = f"node {self.name} was still on after {timeout:g} s"
+            raise NodeError(title, self._console_tail()) from None
+        self._process = None
+        self.state.init = 0
+        self._gone()
 
     def power_off(self) -> None:
         """Shut down cleanly and wait for the end."""
@@ -146,7 +159,6 @@ class Machine(ABC):
         words = self.command_line(command, user=user, env=env, cwd=cwd)
         return subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe)
 
-    @abstractmethod
     def command_line(
         self,
         command: Sequence[str | bytes],
@@ -156,6 +168,19 @@ class Machine(ABC):
         cwd: str | None = None,
     ) -> list[str | bytes]:
         """The command line that runs a command in the node from this machine."""
+        if self._process is None:
+            raise NodeError(f"node {self.name} is off", "Call boot() first.")
+        return self._enter(command, self._account(user) if user else ROOT, env, cwd)
+
+    @abstractmethod
+    def _enter(
+        self,
+        command: Sequence[str | bytes],
+        account: Account,
+        env: Mapping[str, str] | None,
+        cwd: str | None,
+    ) -> list[str | bytes]:
+        """The same, of a node that is on."""
 
     def wait_for(self, script: str, *, user: str | None = None, timeout: float = 30) -> None:
         """Wait until a bash condition holds, for what has no event to wait on."""

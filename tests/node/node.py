@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.node.base import node_base
 from tests.node.build import ROOT_SCRIPT, layers
 from tests.node.cgroup import Cgroup
-from tests.node.enter import ROOT, WITHOUT, enter_command
+from tests.node.enter import WITHOUT, Account, enter_command
 from tests.node.errors import NodeError, show_output
 from tests.node.machine import Machine
 
@@ -29,7 +29,6 @@ class Node(Machine):
         super().__init__(suite, keep=keep)
         self._layers = layers(node_base(self.suite), self.deb)
         self._cgroup = Cgroup.of_node(self.name)
-        self._process: subprocess.Popen[bytes] | None = None
         self._notify: socket.socket | None = None
 
     def boot(self) -> None:
@@ -95,28 +94,16 @@ class Node(Machine):
         for pid in _children(process.pid):
             os.kill(pid, signum)
 
-    def command_line(
+    def _enter(
         self,
         command: Sequence[str | bytes],
-        *,
-        user: str | None = None,
-        env: Mapping[str, str] | None = None,
-        cwd: str | None = None,
+        account: Account,
+        env: Mapping[str, str] | None,
+        cwd: str | None,
     ) -> list[str | bytes]:
-        if self._process is None:
-            raise NodeError(f"node {self.name} is off", "Call boot() first.")
-        account = self._account(user) if user else ROOT
         return enter_command(self.state.init, self._cgroup.path, command, account=account, env=env, cwd=cwd)
 
-    def _ended(self, timeout: float) -> None:
-        assert self._process is not None
-        try:
-            self._process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            title = f"node {self.name} was still on after {timeout:g} s"
-            raise NodeError(title, self._console_tail()) from None
-        self._process = None
-        self.state.init = 0
+    def _gone(self) -> None:
         if self._notify is not None:
             self._notify.close()
             self._notify = None

@@ -21,7 +21,7 @@ from pathlib import Path
 from tests.node.base import vm_base
 from tests.node.build import layers
 from tests.node.disk import Image, image
-from tests.node.enter import ROOT, as_account
+from tests.node.enter import Account, as_account
 from tests.node.errors import NodeError
 from tests.node.host import VM_TOOLS, default_suite, host_run, require_tools
 from tests.node.machine import Machine
@@ -46,7 +46,6 @@ class Vm(Machine):
         host_run(command, what=f"making the disk of {self.name}")
         # A socket's path may have 107 bytes only, so it isn't in the node's folder.
         self._folder = Path(tempfile.mkdtemp(prefix="sysjobs-vm-"))
-        self._process: subprocess.Popen[bytes] | None = None
         self._master: subprocess.Popen[bytes] | None = None
         self._port = 0
 
@@ -54,7 +53,6 @@ class Vm(Machine):
         if self._process is not None:
             raise NodeError(f"node {self.name} is on already")
         self._port = _free_port()
-        (self.state.folder / "port").write_text(str(self._port))
         tied = [] if self.keep else ["setpriv", "--pdeathsig", "KILL"]
         with self.state.console.open("ab") as console:
             self._process = subprocess.Popen(
@@ -79,20 +77,15 @@ class Vm(Machine):
         super().remove()
         shutil.rmtree(self._folder)
 
-    def command_line(
+    def _enter(
         self,
         command: Sequence[str | bytes],
-        *,
-        user: str | None = None,
-        env: Mapping[str, str] | None = None,
-        cwd: str | None = None,
+        account: Account,
+        env: Mapping[str, str] | None,
+        cwd: str | None,
     ) -> list[str | bytes]:
-        if self._process is None:
-            raise NodeError(f"node {self.name} is off", "Call boot() first.")
         # A death by signal is 255 then, as ssh has it.
-        account = self._account(user) if user else ROOT
-        words = as_account(command, account, env=env, cwd=cwd)
-        text = shlex.join(os.fsdecode(word) for word in words)
+        text = shlex.join(os.fsdecode(word) for word in as_account(command, account, env=env, cwd=cwd))
         return [*self._ssh(), os.fsencode(f"exec {text}")]
 
     def _emulator(self) -> list[str]:
@@ -124,23 +117,10 @@ class Vm(Machine):
             "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR", "BatchMode=yes",
             "ConnectTimeout=10", "IdentitiesOnly=yes", "ServerAliveInterval=0",
         ]  # fmt: skip
-        command = [
-            *(
-                "setpriv",
-                "--pdeathsig",
-                "KILL",
-                "ssh",
-                "-F",
-                "none",
-                "-M",
-                "-N",
-                "-S",
-                str(self._folder / "ssh"),
-            ),
-            *("-i", str(self._image.key), "-p", str(self._port)),
-            *(word for option in options for word in ("-o", option)),
-            "root@127.0.0.1",
-        ]
+        master_of = ["-M", "-N", "-S", str(self._folder / "ssh")]
+        where = ["-i", str(self._image.key), "-p", str(self._port), "root@127.0.0.1"]
+        chosen = [word for option in options for word in ("-o", option)]
+        command = ["setpriv", "--pdeathsig", "KILL", "ssh", "-F", "none", *master_of, *chosen, *where]
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
                 raise NodeError(f"node {self.name} did not boot", self._console_tail())
@@ -158,15 +138,7 @@ class Vm(Machine):
             master.wait()
         raise NodeError(f"node {self.name} was not up after {BOOT_SECONDS:g} s", self._console_tail())
 
-    def _ended(self, timeout: float) -> None:
-        assert self._process is not None
-        try:
-            self._process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            title = f"node {self.name} was still on after {timeout:g} s"
-            raise NodeError(title, self._console_tail()) from None
-        self._process = None
-        self.state.init = 0
+    def _gone(self) -> None:
         if self._master is not None:
             self._master.kill()
             self._master.wait()
