@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from itertools import pairwise
 
 import pytest
 
@@ -250,7 +251,7 @@ def queued(node: Node) -> Iterator[Place]:
 def test_clients_that_stop_reading_a_large_reply(node: Node, bob: RawClient, queued: Place) -> None:
     files = daemon_files(node)
     after = []
-    for _ in range(3):
+    for _ in range(6):
         with ExitStack() as stack:
             for number in range(40):
                 client = stack.enter_context(RawClient(node))
@@ -264,8 +265,8 @@ def test_clients_that_stop_reading_a_large_reply(node: Node, bob: RawClient, que
             served(bob)
         wait_until(lambda: daemon_files(node) <= files)
         after.append(daemon_memory(node))
-    # Some memory stays with Python's allocator, and no more of it each time.
-    assert after[2] < after[0] + (16 << 20)
+    # Some memory stays with Python's allocator, in rounds of its own; a leak would grow in each.
+    assert min(later - earlier for earlier, later in pairwise(after)) < 1 << 20, after
 
 
 def test_who_watches_many_jobs_is_told_of_all(node: Node, bob: RawClient, queued: Place) -> None:
