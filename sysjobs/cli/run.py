@@ -22,8 +22,8 @@ def run(socket: str | None, /, **options: Any) -> int:
     """Submit a command as a job, follow its log, and exit with the job's own code.
 
     What its setup prints goes to stderr. Ctrl-C cancels the job and waits for its end, a second one leaves at
-    once. The job is an ordinary one: it
-    goes on if this command is killed or its terminal is closed. Its standard input is empty.
+    once. The job is an ordinary one: it goes on if this command is killed or its terminal is closed. Its
+    standard input is empty.
 
     \b
     Exit codes:

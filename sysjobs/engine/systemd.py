@@ -213,7 +213,7 @@ class Systemd:
 
     def events(self) -> Iterator[Observation]:
         # Read in any case: the descriptor stays readable until then.
-        found = dict(self._kernel_log.found())
+        found = {job_id: kill for job_id, kill in self._kernel_log.found() if job_id in self._tracked}
         self._kills |= found
         if self._bus is None:
             yield from self._emptied()
@@ -312,7 +312,7 @@ class Systemd:
         if not has_ended(unit):
             return Observation(job.id, invocation_id=unit.invocation_id, running_at=unit.main_started_at)
         cgroup = self._cgroup(job).removeprefix(_CGROUPS)
-        if unit.result == "oom-kill" and job.id not in self._kills:
+        if unit.result == "oom-kill" and not tracked.released and job.id not in self._kills:
             if job.id not in self._kernel_log:
                 self._kernel_log.search(job.id, job.started_at or 0, lambda log: find_kill(log, cgroup))
             return Observation(job.id, invocation_id=unit.invocation_id, running_at=unit.main_started_at)
