@@ -181,6 +181,16 @@ def test_systemd_is_reloaded_and_restarted_while_jobs_come_and_go(node: Node, al
     assert "never-to-be-run" not in alice.shell("ls")
 
 
+def test_systemd_is_restarted_while_nothing_happens(node: Node, alice: Place) -> None:
+    since = time.time()
+    for _ in range(2):
+        node.run(["systemctl", "daemon-reexec"])
+        assert alice.wait(alice.submit("true")) == 0
+    said = node.journal(DAEMON, since=since)
+    assert said.count("connected to systemd again") == 2, said
+    assert "Traceback" not in said, said
+
+
 def test_a_reinstall_leaves_jobs_alone(node: Node, alice: Place) -> None:
     job = alice.start("-c", "touch up; until [ -e go ]; do sleep 0.05; done; exit 3")
     before, pid = unit(node, job, "InvocationID"), daemon(node, "MainPID")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import functools
+import os
 import select
 import signal
 from collections.abc import Iterator, Sequence
@@ -67,8 +68,8 @@ class Bus:
         self._callbacks = (self._make_changed(), self._make_removed())
         self._bus.match_signal(None, None, _PROPERTIES, b"PropertiesChanged", self._callbacks[0])
         self._bus.match_signal(None, _MANAGER_PATH, _MANAGER, b"UnitRemoved", self._callbacks[1])
-        # Asked for once: a connection that broke has none any more.
-        self._fd: int = self._bus.get_fd()
+        # Of our own: a connection that breaks closes its descriptor, which is still waited for then.
+        self._fd = os.dup(self._bus.get_fd())
         self._poll = select.poll()
         self._poll.register(self._fd, select.POLLIN)
 
@@ -96,6 +97,7 @@ class Bus:
         return removed
 
     def close(self) -> None:
+        os.close(self._fd)
         with suppress(DBusBaseError):
             self._bus.close()
 
