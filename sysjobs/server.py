@@ -12,6 +12,7 @@ import pwd
 import select
 import socket
 import struct
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -230,6 +231,7 @@ class Connection(asyncio.Protocol):
             log.info("uid %d doesn't read its replies; its connection is closed", self.peer.uid)
             self._transport.abort()
             return
+        sys.audit("sysjobs.reply")
         self._transport.write(data)
 
     def refuse(self, error: SysjobsError) -> None:

@@ -28,6 +28,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=[],
         help="the Debian to boot; may be repeated (default: each)",
     )
+    parser.addoption(
+        "--crashes",
+        type=int,
+        default=0,
+        help="how often the daemon dies on each Debian (default and least: at every step once, some 500)",
+    )
+    parser.addoption("--crash-seed", type=int, default=0, help="another one, other pairs of steps")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -76,6 +83,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     terminalreporter.section("nodes")
     booted = config.stash[BOOTED]
     terminalreporter.line(f"Booted: {', '.join(sorted(booted)) or 'none'}.")
+    for report in terminalreporter.getreports("passed"):
+        for name, value in report.user_properties:
+            terminalreporter.line(f"{report.nodeid}: {name}: {value}")
     for report in terminalreporter.getreports("skipped"):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
         terminalreporter.line(f"Could not run here: {report.nodeid}: {reason}")

@@ -11,4 +11,4 @@ def wait_until(condition: Callable[[], bool], timeout: float = 30) -> None:
     deadline = time.monotonic() + timeout
     while not condition():
         assert time.monotonic() < deadline, f"not within {timeout} s: {condition}"
-        time.sleep(0.02)
+        time.sleep(0.005)

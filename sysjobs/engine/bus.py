@@ -11,6 +11,7 @@ import functools
 import os
 import select
 import signal
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -131,6 +132,7 @@ class Bus:
     def call(self, method: str, signature: str = "", *values: object) -> Any:
         """A method of the manager. Raises CallFailed, ConnectionLost."""
         args = dbuslib.apply_signature(signature.encode(), [_plain(value) for value in values])
+        sys.audit("sysjobs.call", method)
         return self._call(_MANAGER_PATH, _MANAGER, method, args)
 
     def start_transient(self, unit: str, properties: Sequence[Property]) -> None:
@@ -138,6 +140,7 @@ class Bus:
         for name, signature, value in properties:
             args += _property(name, signature, value)
         args += [_END, (ord("a"), b"(sa(sv))"), _END]
+        sys.audit("sysjobs.call", "StartTransientUnit")
         self._call(_MANAGER_PATH, _MANAGER, "StartTransientUnit", args)
 
     def get(self, unit: str, interface: str, name: str, signature: str) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
+import sys
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -47,6 +48,7 @@ class Store:
     def commit(self) -> None:
         """Make all writes so far durable; raises sqlite3.Error and keeps none of them if that fails."""
         if self._db.in_transaction:
+            sys.audit("sysjobs.commit")
             try:
                 self._db.execute("COMMIT")
             except sqlite3.Error:

@@ -1,0 +1,138 @@
+"""The installed daemon without its service, forked off so that a start takes milliseconds, and its fuse.
+
+It dies by SIGKILL just before its n-th effect: a commit, a call of systemd, a reply, a change of a file.
+sysjobs tells of the first three by audit events (PEP 578), Python of the last: that is the whole hook.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import mmap
+import os
+import signal
+import socket
+import struct
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from sysjobs.config import SYSTEM, Settings
+from sysjobs.daemon import Daemon, _make_directories
+
+LOG = Path("/var/log/crash.log")
+
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+_CHANGES = frozenset(f"os.{name}" for name in ("mkdir", "rename", "remove", "rmdir", "chown", "chmod"))
+
+
+def is_effect(event: str, arguments: tuple[object, ...]) -> bool:
+    if event == "open":
+        return isinstance(arguments[2], int) and bool(arguments[2] & _WRITING)
+    return event.startswith("sysjobs.") or event in _CHANGES
+
+
+class Fuse:
+    """Memory that daemons and rig share: how many effects the living one has left, and its successor."""
+
+    _LEFT, _NEXT, _DEATHS = 0, 8, 16
+
+    def __init__(self) -> None:
+        self._shared = mmap.mmap(-1, 24)
+
+    def _get(self, offset: int) -> int:
+        value: int = struct.unpack_from("q", self._shared, offset)[0]
+        return value
+
+    def _set(self, offset: int, value: int) -> None:
+        struct.pack_into("q", self._shared, offset, value)
+
+    @property
+    def deaths(self) -> int:
+        """Daemons that died of it, since it was set."""
+        return self._get(self._DEATHS)
+
+    def set(self, first: int, second: int = 0) -> None:
+        """Have the daemon die before its `first` effect from now, the one after it before its `second`."""
+        self._set(self._DEATHS, 0)
+        self._set(self._NEXT, second)
+        self._set(self._LEFT, first)
+
+    def burn(self, event: str, arguments: tuple[object, ...]) -> None:
+        """An audit hook of the daemon."""
+        left = self._get(self._LEFT)
+        if left and is_effect(event, arguments):
+            if left == 1:
+                self._set(self._LEFT, self._get(self._NEXT))
+                self._set(self._NEXT, 0)
+                self._set(self._DEATHS, self.deaths + 1)
+                os.kill(os.getpid(), signal.SIGKILL)
+            self._set(self._LEFT, left - 1)
+
+
+class Rig:
+    """A daemon that is started again whenever it was killed. Its socket stays, as systemd's does."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.fuse = Fuse()
+        _make_directories(SYSTEM)
+        SYSTEM.socket.unlink(missing_ok=True)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.bind(str(SYSTEM.socket))
+        SYSTEM.socket.chmod(0o666)
+        self._socket.listen(socket.SOMAXCONN)
+        self._keeper = 0
+
+    def start(self) -> None:
+        self._keeper = os.fork()
+        if self._keeper == 0:
+            _Keeper(self._socket, self._settings, self.fuse).run()
+
+    def stop(self) -> None:
+        """End the daemon as `systemctl stop` does."""
+        os.kill(self._keeper, signal.SIGTERM)
+        _, status = os.waitpid(self._keeper, 0)
+        assert status == 0, f"the daemon ended by itself, see {LOG}"
+
+
+class _Keeper:
+    """The process that starts daemons. Its own end, by SIGTERM, is the last one's."""
+
+    def __init__(self, sock: socket.socket, settings: Settings, fuse: Fuse) -> None:
+        self._socket = sock
+        self._settings = settings
+        self._fuse = fuse
+
+    def run(self) -> NoReturn:
+        # A signal that came between two daemons would be lost otherwise.
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM, signal.SIGCHLD])
+        pid = self._fork()
+        while True:
+            if signal.sigwait([signal.SIGTERM, signal.SIGCHLD]) == signal.SIGTERM:
+                os.kill(pid, signal.SIGTERM)
+                os._exit(0 if os.waitpid(pid, 0)[1] in (0, signal.SIGTERM) else 1)
+            _, status = os.waitpid(pid, 0)
+            if status != signal.SIGKILL:
+                os._exit(1)
+            pid = self._fork()
+
+    def _fork(self) -> int:
+        pid = os.fork()
+        if pid == 0:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM, signal.SIGCHLD])
+            self._serve()
+        return pid
+
+    def _serve(self) -> NoReturn:
+        status = 1
+        try:
+            logging.basicConfig(filename=LOG, level=logging.INFO, force=True)
+            sys.addaudithook(self._fuse.burn)
+            loop = asyncio.new_event_loop()
+            daemon = Daemon(SYSTEM, self._settings, loop)
+            loop.run_until_complete(daemon.run(self._socket.dup()))
+            status = 0
+        except BaseException:
+            logging.exception("the daemon failed")
+        os._exit(status)
