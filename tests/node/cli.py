@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -15,13 +17,13 @@ from typing import TYPE_CHECKING
 
 from tests.node.build import build_deb, lint
 from tests.node.cgroup import Cgroup
-from tests.node.enter import enter_command, on_terminal
+from tests.node.enter import ROOT, as_account, enter_command, on_terminal
 from tests.node.errors import NodeError
 from tests.node.host import SUITES, default_suite, note, require_root
 from tests.node.machine import Machine
 from tests.node.node import Node
 from tests.node.state import NodeState
-from tests.node.vm import Vm
+from tests.node.vm import ENTER, Vm
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -58,8 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="packaging/node", description=description)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    run = _add_run(commands)
-    run.add_argument("--keep", action="store_true", help="leave the node running afterwards")
+    _add_run(commands)
 
     build = commands.add_parser("build", help="build the Debian package only")
     build.set_defaults(act=_build)
@@ -88,17 +89,17 @@ def _vm_parser() -> argparse.ArgumentParser:
         "Emulated machines: a whole Debian with its kernel, with this working tree's package installed."
     )
     parser = argparse.ArgumentParser(prog="packaging/vm", description=description)
-    _add_run(parser.add_subparsers(required=True, metavar="COMMAND")).set_defaults(keep=False)
+    _add_run(parser.add_subparsers(required=True, metavar="COMMAND"))
     return parser
 
 
-def _add_run(commands: Commands) -> argparse.ArgumentParser:
+def _add_run(commands: Commands) -> None:
     run = commands.add_parser("run", help="build the package, boot a node with it, run a command there")
     run.set_defaults(act=_run)
     _add_suite(run)
     run.add_argument("--user", default="root", help="who runs the command: root (default), alice or bob")
+    run.add_argument("--keep", action="store_true", help="leave the node running afterwards")
     run.add_argument("command", nargs="+", metavar="COMMAND", help="after --, with its arguments")
-    return run
 
 
 def _add_suite(parser: argparse.ArgumentParser) -> None:
@@ -120,8 +121,13 @@ def _enter(options: argparse.Namespace) -> int:
     state = NodeState.named(options.name)
     if not state.init:
         raise NodeError(f"node {state.name} is off")
-    cgroup = Cgroup.of_node(state.name).path
     command = _for_our_terminal(options.command)
+    entry = state.folder / ENTER
+    if entry.exists():
+        words = as_account(command, ROOT, env=_terminal(), cwd=None)
+        remote = shlex.join(os.fsdecode(word) for word in words)
+        return _pass_through([*json.loads(entry.read_text()), f"exec {remote}"])
+    cgroup = Cgroup.of_node(state.name).path
     return _pass_through(enter_command(state.init, cgroup, command, env=_terminal()))
 
 

@@ -44,9 +44,13 @@ class Machine(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self.keep and kind is None:
-            self.state.release()
+            self._leave()
         else:
             self.remove()
+
+    def _leave(self) -> None:
+        """Let it go on without us."""
+        self.state.release()
 
     # Power
 

@@ -6,6 +6,7 @@ interface; it reaches nothing.
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import shlex
@@ -28,6 +29,14 @@ from tests.node.machine import Machine
 
 BOOT_SECONDS = 300.0
 MEMORY_MIB = 1024
+
+ENTER = "enter.json"
+"""In the folder of a machine that was kept: the command, as far as the command line to run there."""
+
+_OPTIONS = (
+    "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR", "BatchMode=yes",
+    "ConnectTimeout=10", "IdentitiesOnly=yes", "ServerAliveInterval=0",
+)  # fmt: skip
 
 
 class Vm(Machine):
@@ -73,6 +82,14 @@ class Vm(Machine):
             self._process.kill()
             self._ended(10)
 
+    def _leave(self) -> None:
+        # What it takes to enter it without this process's connection.
+        where = ["ssh", "-F", "none", *_options(_OPTIONS), *self._where()]
+        (self.state.folder / ENTER).write_text(json.dumps(where))
+        super()._leave()
+        self._disconnect()
+        shutil.rmtree(self._folder)
+
     def remove(self) -> None:
         super().remove()
         shutil.rmtree(self._folder)
@@ -113,14 +130,8 @@ class Vm(Machine):
         """Wait until sshd answers; all commands share that connection."""
         assert self._process is not None
         deadline = time.monotonic() + BOOT_SECONDS
-        options = [
-            "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR", "BatchMode=yes",
-            "ConnectTimeout=10", "IdentitiesOnly=yes", "ServerAliveInterval=0",
-        ]  # fmt: skip
-        master_of = ["-M", "-N", "-S", str(self._folder / "ssh")]
-        where = ["-i", str(self._image.key), "-p", str(self._port), "root@127.0.0.1"]
-        chosen = [word for option in options for word in ("-o", option)]
-        command = ["setpriv", "--pdeathsig", "KILL", "ssh", "-F", "none", *master_of, *chosen, *where]
+        master_of = ["-M", "-N", "-S", str(self._folder / "ssh"), *_options(_OPTIONS)]
+        command = ["setpriv", "--pdeathsig", "KILL", "ssh", "-F", "none", *master_of, *self._where()]
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
                 raise NodeError(f"node {self.name} did not boot", self._console_tail())
@@ -138,12 +149,22 @@ class Vm(Machine):
             master.wait()
         raise NodeError(f"node {self.name} was not up after {BOOT_SECONDS:g} s", self._console_tail())
 
+    def _where(self) -> list[str]:
+        return ["-i", str(self._image.key), "-p", str(self._port), "root@127.0.0.1"]
+
     def _gone(self) -> None:
+        self._disconnect()
+
+    def _disconnect(self) -> None:
         if self._master is not None:
             self._master.kill()
             self._master.wait()
             self._master = None
             (self._folder / "ssh").unlink(missing_ok=True)
+
+
+def _options(options: Sequence[str]) -> list[str]:
+    return [word for option in options for word in ("-o", option)]
 
 
 def _free_port() -> int:
