@@ -14,12 +14,14 @@ wrong. A client is for one thread at a time.
 from __future__ import annotations
 
 import os
+import re
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
-from sysjobs.connection import Connection, Lost, NotListening, Patience, parameters
+from sysjobs import __version__
+from sysjobs.connection import Connection, Lost, NotListening, Patience, Unknown, parameters
 from sysjobs.context import capture, resolve_workdir, wire_env, wire_text
-from sysjobs.errors import Unreachable
+from sysjobs.errors import Refused, SysjobsError, Unreachable
 from sysjobs.wire import WireError, encode
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ DEFAULT_SOCKET = "/run/sysjobs/io.sysjobs"
 _CONNECT_PATIENCE = 1.0
 _LOST_PATIENCE = 10.0
 _WATCH_PATIENCE = 60.0
+_VERSION_PATIENCE = 5.0
 
 
 class Client:
@@ -193,7 +196,7 @@ class Client:
                         if message is None:
                             yield None
                             continue
-                        job = self._view(JobView, parameters(message, "Watch", self.socket).get("job"))
+                        job = self._view(JobView, self._parameters(message, "Watch").get("job"))
                         patience = Patience(_WATCH_PATIENCE)
                         if seen.get(job.id) != job:
                             seen[job.id] = job
@@ -241,7 +244,7 @@ class Client:
         patience = Patience(_CONNECT_PATIENCE)
         while True:
             try:
-                return [parameters(message, method, self.socket) for message in self._exchange(request)]
+                return [self._parameters(message, method) for message in self._exchange(request)]
             except NotListening as error:
                 failure: Exception = error
             except Lost as error:
@@ -277,12 +280,30 @@ class Client:
             raise self._unexpected("an array is missing")
         return (self._view(kind, item) for item in raw)
 
+    def _parameters(self, message: dict[str, object], method: str) -> dict[str, Any]:
+        try:
+            return parameters(message, method, self.socket)
+        except Unknown as unknown:
+            daemon = self._daemon_version()
+            raise Refused(
+                f"{_described(daemon)} {unknown}.", _advice(daemon), code="version-mismatch"
+            ) from None
+
     def _unexpected(self, what: str) -> Unreachable:
+        daemon = self._daemon_version()
         return Unreachable(
-            f"The answer from {self.socket} makes no sense: {what}.",
-            "Is the running sysjobsd of another version? systemctl restart sysjobsd",
-            code="bad-answer",
+            f"The answer of {_described(daemon)} makes no sense: {what}.", _advice(daemon), code="bad-answer"
         )
+
+    def _daemon_version(self) -> str:
+        """What runs there, which need not be what is installed; empty if it doesn't say."""
+        try:
+            with Connection(self.socket, min(self.timeout, _VERSION_PATIENCE)) as connection:
+                connection.send(encode({"method": "org.varlink.service.GetInfo"}))
+                info = parameters(connection.receive() or {}, "GetInfo", self.socket)
+        except (SysjobsError, Lost, Unknown):
+            return ""
+        return str(info.get("version") or "")
 
     def _gone(self, failure: Exception) -> Unreachable:
         if isinstance(failure, Unreachable):
@@ -300,3 +321,24 @@ def _request(method: str, values: Mapping[str, object], *, more: bool) -> bytes:
     if more:
         call["more"] = True
     return encode(call)
+
+
+def _described(daemon: str) -> str:
+    """Both sides of a misunderstanding."""
+    return f"sysjobsd {daemon or 'of an unknown version'}, asked by sysjobs {__version__},"
+
+
+def _advice(daemon: str) -> str:
+    """What to do when the two don't understand each other."""
+    if daemon == __version__:
+        return "They are of the same version, so this is a fault in sysjobs, or a value has the wrong type."
+    if daemon and _numbers(daemon) > _numbers(__version__):
+        return f"Install sysjobs {daemon} here too: this one is older than the daemon."
+    return (
+        "Have the daemon restarted, which harms no job: systemctl restart sysjobsd. "
+        f"If it is {daemon or 'the same'} then too, upgrade its package."
+    )
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", version)]

@@ -17,6 +17,10 @@ class Lost(Exception):
     """The connection ended before the answer did; the call can be made again."""
 
 
+class Unknown(Exception):
+    """One side doesn't know what the other says, as happens when they are of different versions."""
+
+
 class NotListening(Unreachable):
     """Nobody listens at the socket; a daemon that is being restarted looks like this for a moment."""
 
@@ -168,24 +172,21 @@ def parameters(message: dict[str, object], method: str, path: str) -> dict[str, 
     raise _error(str(name), {str(key): str(value) for key, value in values.items()}, method, path)
 
 
-def _error(name: str, values: dict[str, str], method: str, path: str) -> SysjobsError:
-    known = WIRE_ERRORS.get(name)
-    if known is not None:
-        code = values.get("code", "refused")
-        return known(values.get("message", name), values.get("hint", ""), code=code)
-    standard = name.removeprefix("org.varlink.service.")
-    if standard == "InterfaceNotFound":
-        return _stranger(path)
-    if standard == "PermissionDenied":
-        return Denied(f"sysjobsd doesn't let you call {method}.", code="denied")
-    if standard in ("MethodNotFound", "MethodNotImplemented", "InvalidParameter"):
-        what = f"the parameter {values.get('parameter')!r} of {method}" if standard[0] == "I" else method
-        return Refused(
-            f"The running sysjobsd doesn't know {what}: it is of another version than this sysjobs.",
-            "Restart it, which harms no job: systemctl restart sysjobsd",
-            code="version-mismatch",
-        )
-    return Refused(f"sysjobsd answered {method} with {name}.", "See: journalctl -u sysjobsd", code="unknown")
+def _error(name: str, values: dict[str, str], method: str, path: str) -> SysjobsError | Unknown:
+    if name in WIRE_ERRORS or (name.startswith("io.sysjobs.") and "message" in values):
+        # A newer daemon's own kind of error has at least a sentence for people.
+        kind = WIRE_ERRORS.get(name, Refused)
+        return kind(values.get("message", name), values.get("hint", ""), code=values.get("code", "refused"))
+    match name.removeprefix("org.varlink.service."):
+        case "InterfaceNotFound":
+            return _stranger(path)
+        case "PermissionDenied":
+            return Denied(f"sysjobsd doesn't let you call {method}.", code="denied")
+        case "InvalidParameter":
+            return Unknown(f"refuses the parameter {values.get('parameter')!r} of {method}")
+        case "MethodNotFound" | "MethodNotImplemented":
+            return Unknown(f"doesn't know {method}")
+    return Unknown(f"answers {method} with {name}")
 
 
 def _stranger(path: str) -> Unreachable:

@@ -139,7 +139,7 @@ def test_errors(path: Path, name: str, kind: type[SysjobsError]) -> None:
         ("org.varlink.service.InvalidParameter", {"parameter": "id"}, "version-mismatch", 1),
         ("org.varlink.service.PermissionDenied", {}, "denied", 1),
         ("org.varlink.service.InterfaceNotFound", {"interface": "io.sysjobs"}, "not-sysjobsd", 3),
-        ("com.example.Odd", {}, "unknown", 1),
+        ("com.example.Odd", {}, "version-mismatch", 1),
     ],
 )
 def test_standard_errors(
