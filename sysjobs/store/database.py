@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 
+from sysjobs import __version__
 from sysjobs.errors import StoreError
 
 SCHEMA_VERSION = 1
@@ -72,8 +73,8 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
     if version > SCHEMA_VERSION:
         raise StoreError(
             f"{path} was written by a newer sysjobs: its schema is version {version}, "
-            f"this one knows up to {SCHEMA_VERSION}.",
-            "Install the newer sysjobs again; nothing was changed.",
+            f"sysjobs {__version__} knows up to {SCHEMA_VERSION}.",
+            "Install the newer sysjobs again; nothing was changed. /var/log/dpkg.log has its version.",
             code="newer-schema",
         )
     if version == SCHEMA_VERSION:
