@@ -4,7 +4,7 @@ tests/data/v1.db was written by the first version, and has to load for ever. It 
 
     python3 -c 'from tests.test_database import make_golden; make_golden("tests/data/v1.db")'
 
-with the store as it was then. A schema of another version gets a file of its own; no file is made anew.
+with the store as it was then. No such file is made anew; later versions are kept by kept.py, units included.
 """
 
 from __future__ import annotations
