@@ -163,6 +163,28 @@ def test_follow_is_interrupted_quietly(daemon: Daemon, log: Path) -> None:
         assert process.stderr.read() == b""
 
 
+def test_run_shows_a_log_that_was_over_with_setup(
+    daemon: Daemon, log: Path, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """Nobody is told of each status that a job is in for a moment."""
+    setup = tmp_path / "42.setup.log"
+    setup.touch()
+    daemon.jobs[42]["status"] = "SETTING_UP"
+    daemon.reply = {"setup_log": str(setup)}
+
+    def watch(peer: Peer, _: dict[str, Any]) -> None:
+        setup.write_text("set up\n")
+        log.write_text("hi\n")
+        peer.reply(continues=True, job=job(status="SETTING_UP", log=str(log)))
+        peer.reply(job=job(status="FAILED", exit_code=3, reason="exit code 3", log=str(log), **ENDED))
+
+    daemon.watch = watch
+    assert run(["run", "--setup", "echo set up", "-c", "echo hi; exit 3"]) == 3
+    out, err = capfdbinary.readouterr()
+    assert out == b"hi\n"
+    assert err == b"sysjobs: Submitted job 42\nset up\nsysjobs: Job 42 FAILED: exit code 3\n"
+
+
 def _start(*arguments: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, "-m", "sysjobs", *arguments],

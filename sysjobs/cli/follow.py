@@ -58,8 +58,6 @@ def follow(
         log.copy()
     finally:
         log.close()
-    if job.ended and job.status != "SUCCEEDED":
-        note(how_it_ended(job, setup))
     return job
 
 
@@ -78,8 +76,9 @@ def log_path(details: JobDetails, setup: bool) -> str:
     return details.setup_log
 
 
-def how_it_ended(job: JobView, setup: bool) -> str:
-    """A sentence about a job that ended, with where its setup's output is if that is what matters."""
-    if job.status == "FAILED_SETUP" and not setup:
-        return f"{outcome.sentence(job)} (sysjobs logs --setup {job.id} has its output)"
-    return outcome.sentence(job)
+def note_end(job: JobView, *, setup_shown: bool) -> None:
+    """A line about a job that didn't end well, with where its setup's output is if that is what matters."""
+    if not job.ended or job.status == "SUCCEEDED":
+        return
+    has = f" (sysjobs logs --setup {job.id} has its output)"
+    note(outcome.sentence(job) + (has if job.status == "FAILED_SETUP" and not setup_shown else ""))

@@ -7,7 +7,7 @@ import click
 from sysjobs.answers import JobView
 from sysjobs.cli import outcome
 from sysjobs.cli.follow import follow as follow_log
-from sysjobs.cli.follow import how_it_ended, log_path
+from sysjobs.cli.follow import log_path, note_end
 from sysjobs.cli.logfile import LogFile
 from sysjobs.cli.output import emit, note, printable
 from sysjobs.client import Client
@@ -44,6 +44,7 @@ def logs(socket: str | None, job_id: str, follow: bool, tail: int | None, setup:
                 return outcome.exit_code(details.job)
             if follow:
                 job = follow_log(client, details, setup=setup, tail=tail)
+                note_end(job, setup_shown=setup)
                 return EXIT_OK if setup and not job.ended else outcome.exit_code(job)
             with LogFile(log_path(details, setup), tail) as log:
                 if not log.copy() or (log.copied == 0 and details.job.ended):
@@ -57,5 +58,5 @@ def logs(socket: str | None, job_id: str, follow: bool, tail: int | None, setup:
 def _say_why_empty(job: JobView, setup: bool) -> None:
     if not job.ended:
         note(f"{outcome.sentence(job)}. It has no log yet.")
-    elif job.status != "SUCCEEDED":
-        note(how_it_ended(job, setup))
+    else:
+        note_end(job, setup_shown=setup)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 import click
 
 from sysjobs.answers import JobView
 from sysjobs.cli import outcome
-from sysjobs.cli.follow import follow
+from sysjobs.cli.follow import follow, note_end
 from sysjobs.cli.output import note
 from sysjobs.cli.submit import job_options, submit_job
 from sysjobs.client import Client
@@ -40,7 +41,9 @@ def run(socket: str | None, /, **options: Any) -> int:
     with Client(socket) as client:
         job_id = submit_job(client, **options)
         note(f"Submitted job {job_id}")
-        return outcome.own_code(_stay(client, job_id))
+        job = _stay(client, job_id)
+        note_end(job, setup_shown=True)
+        return outcome.own_code(job)
 
 
 def _stay(client: Client, job_id: int) -> JobView:
@@ -61,7 +64,7 @@ def _stay(client: Client, job_id: int) -> JobView:
         interrupted()
         details = client.show(job_id)
     if details.setup_log is not None:
+        # Its end may be heard with the job's, whose own log is then there all the same.
         job = follow(client, details, setup=True, out=sys.stderr, interrupted=interrupted)
-        if job.ended:
-            return job
+        details = replace(details, job=job)
     return follow(client, details, interrupted=interrupted)
