@@ -1,9 +1,11 @@
-"""Files of a job: where they are, and that nothing in a directory of the job's user can fool the daemon."""
+"""Files of a job: where they are, and that nothing which the job's user can write there fools the daemon."""
 
 from __future__ import annotations
 
 import os
 import stat
+import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,11 +60,46 @@ def test_prepare(files: JobFiles, job: Job, tmp_path: Path) -> None:
     made = files.prepare(job, PAYLOAD)
     modes = {
         path: oct(stat.S_IMODE(Path(path).stat().st_mode))
-        for path in (made.directory, made.run, made.setup, files.log_directory(job))
+        for path in (made.directory, made.run, made.setup, made.phase, files.log_directory(job))
     }
-    assert list(modes.values()) == ["0o700", "0o400", "0o400", "0o700"]
-    assert names(Path(made.directory)) == ["1.run", "1.setup"]
+    assert list(modes.values()) == ["0o710", "0o600", "0o600", "0o600", "0o700"]
+    assert names(Path(made.directory)) == ["1.failed", "1.phase", "1.run", "1.setup", "1.setup-code"]
     assert files.traces(job) == Traces()
+
+
+def test_somebody_elses_scripts_stay_ours(files: JobFiles) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    made = files.prepare(queued(uid=1000, gid=1000), PAYLOAD)
+    owners = [Path(path).stat().st_uid for path in (made.directory, made.run, made.phase, made.failed)]
+    assert owners == [0, 0, 1000, 1000]
+
+
+@pytest.fixture
+def room(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Bytes of a small file system."""
+    values = list(os.statvfs("/"))
+    values[1:3] = [4096, 40]
+    monkeypatch.setattr(os, "statvfs", lambda _: os.statvfs_result(values))
+    return 40 * 4096
+
+
+def test_scripts_that_take_up_more_than_a_users_share(files: JobFiles, job: Job, room: int) -> None:
+    payload = Payload((b"true",), env=((b"A", b"x" * (room // 20)),))
+    for number in range(1, 5):
+        files.prepare(replace(job, id=number, has_setup=False), payload)
+    with pytest.raises(StartFailed) as caught:
+        files.prepare(replace(job, id=5, has_setup=False), payload)
+    assert caught.value.reason.code == "too-many-scripts"
+    assert caught.value.reason.text.endswith(" of the 40K that a user may have.")
+    # A crash between the two changes nothing.
+    again = JobFiles(*(Path(path).parent for path in (files.files(job).directory, files.log_directory(job))))
+    again.sweep(lambda job_id: job_id != 4)
+    again.prepare(replace(job, id=5, has_setup=False), payload)
+    with pytest.raises(StartFailed):
+        again.prepare(replace(job, id=6, has_setup=False), payload)
+    again.clean(replace(job, id=5))
+    again.prepare(replace(job, id=6, has_setup=False), payload)
 
 
 def test_prepare_again_leaves_nothing_of_before(files: JobFiles, job: Job) -> None:
@@ -78,37 +115,6 @@ def test_clean(files: JobFiles, job: Job, tmp_path: Path) -> None:
     files.clean(job)
     assert names(tmp_path / "scripts") == []
     assert names(tmp_path / "logs") == ["alice"]
-
-
-def test_clean_after_one_that_was_interrupted(files: JobFiles, job: Job, tmp_path: Path) -> None:
-    made = files.prepare(job, PAYLOAD)
-    Path(made.directory).rename(f"{made.directory}.old")
-    files.prepare(job, PAYLOAD)
-    files.clean(job)
-    assert names(tmp_path / "scripts") == []
-
-
-def test_clean_whatever_its_owner_put_there(files: JobFiles, job: Job, tmp_path: Path) -> None:
-    made = files.prepare(job, PAYLOAD)
-    (tmp_path / "kept").write_text("kept")
-    for number in range(3):
-        folder = Path(made.directory, f"{number}")
-        folder.mkdir()
-        (folder / "link").symlink_to(tmp_path / "kept")
-        (folder / "directory").symlink_to(tmp_path)
-        os.mkfifo(folder / "fifo")
-        (folder / "0").mkdir(0)
-        folder.chmod(0)
-    # Deeper than Python recurses, and than a path can say.
-    inner = os.open(made.directory, os.O_RDONLY)
-    for _ in range(3000):
-        os.mkdir("deep", dir_fd=inner)
-        outer, inner = inner, os.open("deep", os.O_RDONLY, dir_fd=inner)
-        os.close(outer)
-    os.close(inner)
-    files.clean(job)
-    assert names(tmp_path / "scripts") == []
-    assert (tmp_path / "kept").read_text() == "kept"
 
 
 def test_a_log_directory_that_is_a_link(files: JobFiles, job: Job, tmp_path: Path) -> None:
@@ -137,7 +143,8 @@ TRACES = [
     ({"failed": "command many\n", "setup-code": "-1\n"}, Traces(None, "command")),
     ({"setup-code": "1234\n"}, Traces()),
     ({"setup-code": "\u0663\n"}, Traces()),
-    ({"phase": "run\n" * 10_000_000}, Traces()),
+    ({"phase": "run" * 10_000_000}, Traces()),
+    ({"phase": "run\nup\n", "failed": "log 2\n 7\n"}, Traces("run", "log", 2)),
 ]
 
 
@@ -150,20 +157,15 @@ def test_traces(files: JobFiles, job: Job, left: dict[str, str], traces: Traces)
     assert files.traces(job) == traces
 
 
-def test_traces_that_are_no_files(files: JobFiles, job: Job, tmp_path: Path) -> None:
+def test_traces_are_written_over(files: JobFiles, job: Job) -> None:
     made = files.prepare(job, PAYLOAD)
-    (tmp_path / "secret").write_text("run\n")
-    Path(made.phase).symlink_to(tmp_path / "secret")
-    Path(made.ending).symlink_to(tmp_path / "made")
-    os.mkfifo(made.failed)
-    Path(made.setup_code).mkdir()
-    assert files.traces(job) == Traces()
-    files.mark_ending(job)
-    assert names(tmp_path) == ["logs", "scripts", "secret"]
+    for phase in ("setup", "run"):
+        subprocess.run(["sh", "-c", f"echo {phase} 1<>{made.phase}"], check=True)
+        assert files.traces(job) == Traces(phase)
 
 
 def test_sweep_leaves_what_is_wanted(tmp_path: Path) -> None:
-    for name in ("1", "2", "2.old", "3", "other"):
+    for name in ("1", "2", "3", "other"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "1.run").touch()
     JobFiles(tmp_path, tmp_path).sweep(lambda job_id: job_id == 3)

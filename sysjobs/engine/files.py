@@ -1,16 +1,21 @@
-"""Files that a job needs to start and those that it leaves: scripts, markers, its log directory.
+"""Files that a job needs to start and those that it leaves: scripts, traces, its log directory.
 
-The daemon is root and the jobs' users own these directories, so nothing in them is trusted: no link is
-followed, nothing but a small regular file is read, and what is made is given away only when it is complete.
+The directory of a job under /run is the daemon's. Its user can read the scripts in it and write to the
+traces, which are there beforehand, and add, remove or rename nothing. What a user can take up there is
+bounded: scripts have a share for each user, and traces that were made to grow are cut back once there is no
+room left.
 """
 
 from __future__ import annotations
 
-import itertools
+import errno
+import logging
 import os
 import re
 import stat
-from collections.abc import Callable
+import struct
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,10 +23,21 @@ from sysjobs.engine import StartFailed
 from sysjobs.engine.script import STEPS, Files, Traces, run_script, setup_script
 from sysjobs.jobs import Job, Reason
 from sysjobs.payload import Payload
+from sysjobs.resources import format_memory
+
+log = logging.getLogger(__name__)
 
 _SAFE_USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]*\$?")
 _SMALL = 64
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+"""Bytes of a trace that are read, and that are left of it where room is needed."""
+
+_PAGE = 4096
+
+_SHARE = 4
+"""A user's scripts may take up one part in so many of the file system that they are on."""
+
+_ACL = "system.posix_acl_access"
+_NOBODY = 2**32 - 1
 
 
 class JobFiles:
@@ -30,6 +46,9 @@ class JobFiles:
     def __init__(self, scripts: Path, logs: Path) -> None:
         self._scripts = str(scripts)
         self._logs = str(logs)
+        # Bytes of scripts: by job, with whose they are, and by user.
+        self._sizes: dict[int, tuple[int, int]] = {}
+        self._held: Counter[int] = Counter()
 
     def files(self, job: Job) -> Files:
         return Files(f"{self._scripts}/{job.id}", job.attempt)
@@ -46,20 +65,61 @@ class JobFiles:
     def prepare(self, job: Job, payload: Payload) -> Files:
         """Write the scripts and see that the log directory is there. Raises StartFailed."""
         files = self.files(job)
+        scripts = {files.run: run_script(job, payload, files, self.log(job).encode())}
+        if job.has_setup:
+            scripts[files.setup] = setup_script(job, payload, files, self.log(job, setup=True).encode())
         try:
             self._own_log_directory(job)
             self.clean(job)
-            Path(files.directory).mkdir(0o700)
-            scripts = {files.run: run_script(job, payload, files, self.log(job).encode())}
-            if job.has_setup:
-                scripts[files.setup] = setup_script(job, payload, files, self.log(job, setup=True).encode())
-            for path, script in scripts.items():
-                _write(path, script, job)
-            os.chown(files.directory, job.uid, job.gid)
+            self._take(job, sum(map(len, scripts.values())))
+            try:
+                self._write_all(job, files, scripts)
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+                self._make_room()
+                self.clean(job)
+                self._write_all(job, files, scripts)
         except OSError as error:
             text = f"Could not be started: {error.filename or files.directory}: {error.strerror}."
             raise StartFailed(Reason("no-files", text)) from None
         return files
+
+    def _take(self, job: Job, size: int) -> None:
+        """Count scripts against what their user may have."""
+        info = os.statvfs(self._scripts)
+        share = info.f_frsize * info.f_blocks // _SHARE
+        if self._held[job.uid] + size > share:
+            text = (
+                f"Could not be started: its start script, which has its variables in it, takes "
+                f"{format_memory(size)}; those of {job.user}'s running jobs take "
+                f"{format_memory(self._held[job.uid])} of the {format_memory(share)} that a user may have."
+            )
+            raise StartFailed(Reason("too-many-scripts", text))
+        self._count(job.id, job.uid, size)
+
+    def _count(self, job_id: int, uid: int, size: int) -> None:
+        self._sizes[job_id] = uid, size
+        self._held[uid] += size
+
+    def _write_all(self, job: Job, files: Files, scripts: dict[str, bytes]) -> None:
+        Path(files.directory).mkdir(0o700)
+        for path, script in scripts.items():
+            _write(path, script, lambda fd: _let_read(fd, job.uid))
+        for path in (files.phase, files.failed, *((files.setup_code,) if job.has_setup else ())):
+            # Not empty: what takes up room already can be written to however full it is.
+            _write(path, b"\n", lambda fd: os.fchown(fd, job.uid, job.gid))
+        os.chown(files.directory, -1, job.gid)
+        Path(files.directory).chmod(0o710)
+
+    def _make_room(self) -> None:
+        """Cut back traces that their users made grow: no script writes more than a line."""
+        for directory in self._directories():
+            for entry in os.scandir(directory):
+                info = entry.stat(follow_symlinks=False)
+                if info.st_uid != os.geteuid() and (info.st_size > _SMALL or info.st_blocks * 512 > _PAGE):
+                    log.warning("user id %d filled %s; it is cut back", info.st_uid, entry.path)
+                    os.truncate(entry.path, min(info.st_size, _SMALL))
 
     def _own_log_directory(self, job: Job) -> None:
         path = self.log_directory(job)
@@ -74,21 +134,32 @@ class JobFiles:
 
     def clean(self, job: Job) -> None:
         """Remove the job's directory under /run."""
-        directory = f"{self._scripts}/{job.id}"
-        doomed = f"{directory}.old"
-        # One that was interrupted may have left that.
-        _remove(doomed)
+        self._remove(job.id)
+
+    def _remove(self, job_id: int) -> None:
+        uid, size = self._sizes.pop(job_id, (0, 0))
+        self._held[uid] -= size
+        directory = Path(self._scripts, str(job_id))
         with suppress(FileNotFoundError):
-            # Moved first, so that its owner can't fill it faster than it is emptied under its old name.
-            Path(directory).rename(doomed)
-            _remove(doomed)
+            for path in directory.iterdir():
+                path.unlink()
+            directory.rmdir()
 
     def sweep(self, wanted: Callable[[int], bool]) -> None:
         """Remove the directories of jobs that nobody wants any more, as a crash can leave them."""
+        self._sizes.clear()
+        self._held.clear()
+        for directory in self._directories():
+            job_id = int(directory.name)
+            if wanted(job_id):
+                self._count(job_id, *_scripts_in(directory))
+            else:
+                self._remove(job_id)
+
+    def _directories(self) -> Iterator[Path]:
         for directory in Path(self._scripts).iterdir():
-            digits = directory.name.removesuffix(".old")
-            if digits.isascii() and digits.isdecimal() and not wanted(int(digits)):
-                _remove(str(directory))
+            if directory.name.isascii() and directory.name.isdecimal():
+                yield directory
 
     def mark_ending(self, job: Job) -> None:
         """Have the job's command not begin any more when its setup ends."""
@@ -108,62 +179,51 @@ class JobFiles:
         )
 
 
-def _remove(path: str) -> None:
-    """Remove a directory that a user could fill at will, as far as that goes.
-
-    Not shutil.rmtree(): its recursion ends in an error where directories are nested deeply enough. Here what
-    is in a directory moves up to the top, so that nothing is ever deep.
-    """
-    with suppress(OSError):
-        top = os.open(path, _DIRECTORY)
-        try:
-            # Not to be foreseen, so that nobody has a directory in its way.
-            moved = (f"{os.urandom(8).hex()}.{number}" for number in itertools.count())
-            names = _names(top)
-            while names:
-                name = names.pop()
-                with suppress(IsADirectoryError):
-                    os.unlink(name, dir_fd=top)
-                    continue
-                inner = os.open(name, _DIRECTORY, dir_fd=top)
-                try:
-                    for child in _names(inner):
-                        names.append(next(moved))
-                        os.rename(child, names[-1], src_dir_fd=inner, dst_dir_fd=top)
-                finally:
-                    os.close(inner)
-                os.rmdir(name, dir_fd=top)
-        finally:
-            os.close(top)
-        Path(path).rmdir()
+def _scripts_in(directory: Path) -> tuple[int, int]:
+    """Whose they are, which is whose the traces beside them are, and how many bytes."""
+    uid, size = 0, 0
+    for path in directory.iterdir():
+        info = path.lstat()
+        if path.suffix in (".run", ".setup"):
+            size += info.st_size
+        else:
+            uid = max(uid, info.st_uid)
+    return uid, size
 
 
-def _names(directory: int) -> list[str]:
-    with os.scandir(directory) as entries:
-        return [entry.name for entry in entries]
-
-
-def _write(path: str, text: bytes, job: Job) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o400)
+def _write(path: str, text: bytes, share: Callable[[int], None]) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
         view = memoryview(text)
         while view:
             view = view[os.write(fd, view) :]
-        os.fchown(fd, job.uid, job.gid)
+        share(fd)
     finally:
         os.close(fd)
 
 
+def _let_read(fd: int, uid: int) -> None:
+    """Let a user read a file that stays ours: who owns a file can write to it."""
+    if uid != os.geteuid():
+        # acl(5): the owner, this user, the group, the mask, others.
+        entries = (
+            (0x01, 6, _NOBODY),
+            (0x02, 4, uid),
+            (0x04, 0, _NOBODY),
+            (0x10, 4, _NOBODY),
+            (0x20, 0, _NOBODY),
+        )
+        os.setxattr(fd, _ACL, struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *each) for each in entries))
+
+
 def _read(path: str) -> str | None:
-    """The line in a small file that somebody else may have put there."""
+    """The first line of a small file in which its user may have written anything."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     except OSError:
         return None
     try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            return None
-        return os.read(fd, _SMALL).decode("ascii", "replace").strip()
+        return os.read(fd, _SMALL).partition(b"\n")[0].decode("ascii", "replace").strip()
     finally:
         os.close(fd)
 

@@ -123,7 +123,7 @@ def setup_script(job: Job, payload: Payload, files: Files, log: bytes) -> bytes:
     """The script that becomes the shell that runs setup and leaves its exit code."""
     assert payload.setup is not None
     # systemd 252 forgets how ExecStartPre ended when it is reloaded; the trap's file does not.
-    text = b"trap 'echo $? >%s' EXIT; %s" % (files.setup_code.encode(), payload.setup)
+    text = b"trap 'echo $? 1<>%s' EXIT; %s" % (files.setup_code.encode(), payload.setup)
     return _script(job, payload, files, log, "setup", (SHELL, b"-c", text))
 
 
@@ -134,9 +134,10 @@ def _script(
     failed = files.failed.encode()
 
     def trap(step: bytes) -> bytes:
-        return b"trap 'echo %s $? >%s' EXIT" % (step, failed)
+        return b"trap 'echo %s $? 1<>%s' EXIT" % (step, failed)
 
-    lines = [b"echo %s >%s" % (phase.encode(), files.phase.encode())]
+    # Traces are there and are written over: what takes up room already has it on a full file system too.
+    lines = [b"echo %s 1<>%s" % (phase.encode(), files.phase.encode())]
     if phase == "run" and job.has_setup:
         # The job was told to end, and its setup took that for a reason to end well.
         lines.append(b"[ ! -e %s ] || { kill -s TERM $$; exit 143; }" % files.ending.encode())
