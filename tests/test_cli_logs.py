@@ -43,7 +43,13 @@ def test_a_log_that_is_no_file(log: Path, capsys: pytest.CaptureFixture[str]) ->
     os.mkfifo(log)
     assert run(["logs", "--tail", "1", "42"]) == 1
     assert run(["logs", "-f", "42"]) == 1
-    assert capsys.readouterr().err.count(f"The log {log} is not a file.") == 3
+    log.unlink()
+    log.symlink_to(REPO / "README.md")
+    assert run(["logs", "42"]) == 1
+    assert run(["logs", "-f", "42"]) == 1
+    said = capsys.readouterr()
+    assert said.err.count(f"The log {log} is not a file of the job's user.") == 5
+    assert said.out == ""
 
 
 @pytest.mark.parametrize(

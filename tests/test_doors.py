@@ -8,6 +8,7 @@ import pytest
 
 from tests.admin_on_node import Place, place
 from tests.node import Node
+from tests.queue_on_node import QueueOnNode
 
 SCRIPTS = "/run/sysjobs/jobs"
 
@@ -117,3 +118,39 @@ def test_filling_the_directory_of_a_job(node: Node, alice: Place, bob: Place) ->
         assert alice.wait(job) == 103
     finally:
         node.run(["mount", "-o", f"remount,size={size}", SCRIPTS])
+
+
+# What root opens
+
+
+def test_root_reads_no_link_that_a_user_put_in_the_place_of_a_log(node: Node, alice: Place) -> None:
+    job = alice.submit("true")
+    assert alice.wait(job) == 0
+    log = f"/var/log/sysjobs/alice/{job}.log"
+    root = QueueOnNode(node, "root")
+    # A hard link as a kernel would let her make that doesn't protect them.
+    node.run(["ln", "-f", "/etc/shadow", f"{alice.path}/hard"])
+    for command in ("ln -sf /etc/shadow", "ln -f hard", "rm -f", "mkfifo", "rm -f", "mkdir"):
+        run_by = "root" if "hard" in command else "alice"
+        node.sh(f"cd {alice.path}; {command} {log}", user=run_by)
+        for options in ([], ["-f"], ["--tail", "1"]):
+            told = root.run("logs", *options, str(job), check=False)
+            assert told.stdout == b"", command
+            if command != "rm -f":
+                assert told.returncode == 1
+                assert f"The log {log} is not a file of the job's user." in told.stderr.decode()
+
+
+def test_a_job_whose_log_is_a_link_writes_as_its_user(node: Node, alice: Place) -> None:
+    last = alice.submit("true")
+    assert alice.wait(last) == 0
+    shadow = "stat -c '%s %Y %Z %U' /etc/shadow; ls /etc"
+    before = node.sh(shadow)
+    for number, target in enumerate(("/etc/shadow", "/etc/new"), last + 1):
+        alice.shell(f"ln -s {target} /var/log/sysjobs/alice/{number}.log")
+        job = alice.submit("echo", "root::0:::::::")
+        assert job == number
+        alice.wait(job)
+        assert node.sh(shadow) == before
+    assert alice.show(job)["reason_code"] == "no-log"
+    alice.shell("find /var/log/sysjobs/alice -type l -delete")

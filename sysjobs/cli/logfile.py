@@ -1,7 +1,12 @@
-"""A job's log, read by its own user, byte for byte, while it grows."""
+"""A job's log, read by its own user or by root, byte for byte, while it grows.
+
+Its directory belongs to the job's user, who may put anything in the log's place: root must not be led to
+somebody else's file.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import stat
@@ -53,26 +58,36 @@ class LogFile:
 
     def _open(self) -> bool:
         try:
-            self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK)
+            self._fd = os.open(
+                self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK | os.O_NOFOLLOW
+            )
         except FileNotFoundError:
             # All that comes from now on is new.
             self._tail = None
             return False
         except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise self._no_log() from None
             raise Refused(
                 f"The log {self.path} can't be read: {error.strerror}.",
                 "Look at the permissions of the file and of the directories above it.",
                 code="log-unreadable",
             ) from None
-        if not stat.S_ISREG(os.fstat(self._fd).st_mode):
-            raise Refused(
-                f"The log {self.path} is not a file.",
-                "Something was put in its place; look at it with ls -l.",
-                code="log-unreadable",
-            )
+        info = os.fstat(self._fd)
+        # Not pathlib, whose import takes longer than all of this.
+        directory = os.stat(os.path.dirname(self.path))  # noqa: PTH116, PTH120
+        if not stat.S_ISREG(info.st_mode) or info.st_uid != directory.st_uid:
+            raise self._no_log()
         if self._tail is not None:
             self._position = tail_offset(self._fd, self._tail)
         return True
+
+    def _no_log(self) -> Refused:
+        return Refused(
+            f"The log {self.path} is not a file of the job's user.",
+            "Something was put in its place; look at it with ls -l.",
+            code="log-unreadable",
+        )
 
 
 def tail_offset(fd: int, lines: int, block_size: int = _BLOCK) -> int:
