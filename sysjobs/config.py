@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+import stat
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -33,6 +36,9 @@ SYSTEM = Paths(
     settings=Path("/etc/sysjobs/sysjobs.toml"),
     systemd="/run/systemd/private",
 )
+
+MAX_FILE = 1 << 20
+"""Bytes of a file of settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +87,26 @@ def read_settings(path: Path) -> Settings:
     values: dict[str, object] = {}
     for file in [path, *sorted(path.with_name(path.name + ".d").glob("*.toml"))]:
         try:
-            text = file.read_text("utf-8")
+            text = _read(file)
         except FileNotFoundError:
             continue
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{file} can't be read: {error}.", "Make it a readable text file.") from None
+            why = error.strerror if isinstance(error, OSError) else error
+            raise ConfigError(f"{file} can't be read: {why}.", "Make it a readable text file.") from None
         values |= _parse(file, text)
     return Settings(**values)  # type: ignore[arg-type]
+
+
+def _read(file: Path) -> str:
+    """The text of a file, not of what would keep a start waiting for ever."""
+    # Without O_NONBLOCK opening a pipe would wait for somebody who writes to it.
+    with open(os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as opened:
+        if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        data = opened.read(MAX_FILE + 1)
+    if len(data) > MAX_FILE:
+        raise OSError(errno.EFBIG, f"larger than {MAX_FILE >> 20} MiB")
+    return data.decode("utf-8")
 
 
 def _parse(file: Path, text: str) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -118,7 +119,31 @@ def test_not_a_text(path: Path) -> None:
         read_settings(path)
 
 
-def test_not_a_file(path: Path) -> None:
-    path.mkdir()
-    with pytest.raises(ConfigError, match="can't be read"):
+@pytest.mark.parametrize("kind", ["directory", "pipe", "device"])
+def test_not_a_file(path: Path, kind: str) -> None:
+    """Nor does a start wait for somebody to write, or for the end of what has none."""
+    match kind:
+        case "directory":
+            path.mkdir()
+        case "pipe":
+            os.mkfifo(path)
+        case "device":
+            path.symlink_to("/dev/zero")
+    with pytest.raises(ConfigError, match=r"sysjobs\.toml can't be read: (Is a d|not a regular f)"):
+        read_settings(path)
+
+
+def test_a_pipe_among_later_files(path: Path) -> None:
+    directory = path.with_name("sysjobs.toml.d")
+    directory.mkdir()
+    os.mkfifo(directory / "a.toml")
+    with pytest.raises(ConfigError, match=r"a\.toml can't be read: not a regular file\."):
+        read_settings(path)
+
+
+def test_a_file_that_is_too_large(path: Path) -> None:
+    path.write_text("#" * (1 << 20))
+    assert read_settings(path) == Settings()
+    path.write_text("#" * ((1 << 20) + 1))
+    with pytest.raises(ConfigError, match=r"can't be read: larger than 1 MiB\."):
         read_settings(path)
