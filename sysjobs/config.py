@@ -51,6 +51,7 @@ class Settings:
     reserve_memory: int = 0
     grace: float = 30.0
     keep_failed: int = 20
+    pending_per_user: int = 100_000
 
 
 def _text(parse: Callable[[str, str], Any]) -> Callable[[object, str], Any]:
@@ -62,10 +63,13 @@ def _text(parse: Callable[[str, str], Any]) -> Callable[[object, str], Any]:
     return read
 
 
-def _count(value: object, key: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 1000:
-        raise ConfigError(f"{key} is {value!r}, not a number from 0 to 1000.", "")
-    return value
+def _count(most: int) -> Callable[[object, str], int]:
+    def read(value: object, key: str) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+            raise ConfigError(f"{key} is {value!r}, not a number from 0 to {most}.", "")
+        return value
+
+    return read
 
 
 _KEYS: dict[str, dict[str, tuple[str, Callable[[object, str], Any]]]] = {
@@ -77,7 +81,10 @@ _KEYS: dict[str, dict[str, tuple[str, Callable[[object, str], Any]]]] = {
     },
     "jobs": {
         "grace": ("grace", _text(parse_duration)),
-        "keep-failed": ("keep_failed", _count),
+        "keep-failed": ("keep_failed", _count(1000)),
+    },
+    "limits": {
+        "pending-per-user": ("pending_per_user", _count(10_000_000)),
     },
 }
 

@@ -69,7 +69,8 @@ class Handlers:
             now=self.clock.now(),
         )
         warnings = not_enforced(new.amount, holds_memory=self.engine.holds_memory)
-        exchange.finish({"id": self.queue.submit(new)} | ({"warnings": warnings} if warnings else {}))
+        job_id = self.queue.submit(new, self.settings.pending_per_user)
+        exchange.finish({"id": job_id} | ({"warnings": warnings} if warnings else {}))
 
     def list_jobs(self, exchange: Exchange, call: Call) -> None:
         params = Params(call.parameters, frozenset(("ids", "all_users", "statuses", "unfinished", "limit")))

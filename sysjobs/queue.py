@@ -31,6 +31,7 @@ from sysjobs.jobs import (
     transition,
 )
 from sysjobs.payload import NewJob
+from sysjobs.pending import Pending
 from sysjobs.ports import Clock, RowRefused, Storage, StorageFailed, storage_refusal
 from sysjobs.reconcile import events_of, lost_to_reboot
 from sysjobs.resources import Amount
@@ -80,7 +81,7 @@ class Queue:
 
     def _reset(self) -> None:
         self.jobs: dict[int, Job] = {}
-        self._pending: dict[int, None] = {}
+        self._pending = Pending()
         self._holdings = Holdings(self._holdings.capacity)
         self._remains: dict[int, _Remains] = {}
         self._dirty: dict[int, Job] = {}
@@ -89,11 +90,12 @@ class Queue:
 
     # Requests
 
-    def submit(self, new: NewJob) -> int:
+    def submit(self, new: NewJob, most_pending: int) -> int:
         """Accept a job; its id. It is on disk once the replies given to `after_commit` are called."""
         if new.key is not None and (known := self._storage.find_key(new.uid, new.key)) is not None:
             return known
         scheduler.refuse_infeasible(new.amount, self._holdings.capacity)
+        self._pending.refuse_beyond(most_pending, new.uid)
         try:
             job = self._storage.add(new)
         except self._storage.failure as error:
@@ -181,7 +183,7 @@ class Queue:
     def _requeue(self, job: Job) -> None:
         """Put a job that was to be started, and wasn't, back to where it stood: first."""
         self._give_back(job)
-        self._pending = {job.id: None, **self._pending}
+        self._pending.add_first(job)
 
     def _adopt(self, seen: Observation) -> Job | None:
         """An ended job whose unit is still there; None for a unit that the database knows nothing of."""
@@ -368,25 +370,22 @@ class Queue:
         chosen = scheduler.choose(waiting, self._holdings.free, self._holdings.capacity, STARTS_AT_ONCE)
         now, monotonic = self._clock.now(), self._clock.monotonic()
         for job in chosen:
-            del self._pending[job.id]
+            self._pending.remove(job.id)
             deadline = None if job.time_limit is None else monotonic + int(job.time_limit * 1_000_000)
             shard = self._holdings.place(job.uid)
             self._holdings.take(self._apply(job, Launched(now, self._engine.boot_id, shard, deadline)))
-        if chosen:
-            self._wake()
 
     def _remember(self, job: Job) -> None:
         self.jobs[job.id] = job
         if job.status is Status.PENDING:
-            self._pending[job.id] = None
+            self._pending.add(job)
         if job.boot_id == self._engine.boot_id:
             self._holdings.take(job)
             self._set_timers(job)
 
     def _set_timers(self, job: Job) -> None:
-        for when in (job.deadline, job.kill_at):
-            if when is not None:
-                self._timers.at(when, job.id)
+        for when in filter(None, (job.deadline, job.kill_at)):
+            self._timers.at(when, job.id)
 
     def _give_back(self, job: Job) -> None:
         self._holdings.give_back(job)
@@ -396,5 +395,5 @@ class Queue:
     def _forget(self, job: Job) -> None:
         self._give_back(job)
         self.jobs.pop(job.id, None)
-        self._pending.pop(job.id, None)
+        self._pending.remove(job.id)
         self._remains.pop(job.id, None)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.admin_on_node import Place, place
+from tests.admin_on_node import SETTINGS, Place, place
 from tests.node import Node
 from tests.queue_on_node import QueueOnNode
 
@@ -154,3 +154,29 @@ def test_a_job_whose_log_is_a_link_writes_as_its_user(node: Node, alice: Place) 
         assert node.sh(shadow) == before
     assert alice.show(job)["reason_code"] == "no-log"
     alice.shell("find /var/log/sysjobs/alice -type l -delete")
+
+
+# What one user can have of the daemon
+
+
+def test_jobs_that_wait_are_bounded_for_each_user(node: Node, alice: Place, bob: Place) -> None:
+    node.put(SETTINGS, b"[limits]\npending-per-user = 3\n")
+    try:
+        node.run(["systemctl", "reload", "sysjobsd"])
+        alice.start("--cpus", node.sh("nproc").strip(), "-c", "touch up; sleep 1000")
+        waiting = [alice.submit("true") for _ in range(3)]
+        told = alice.run("submit", "true", check=False)
+        assert told.returncode == 1
+        assert told.stderr.decode().splitlines()[0] == (
+            "sysjobs: You have 3 jobs waiting, and nobody may have more than 3."
+        )
+        bob.submit("true")
+        # A daemon that starts anew counts them again.
+        node.run(["systemctl", "restart", "sysjobsd"])
+        assert alice.run("submit", "true", check=False).returncode == 1
+        alice.run("cancel", str(waiting[0]))
+        alice.submit("true")
+        assert alice.run("submit", "true", check=False).returncode == 1
+    finally:
+        node.run(["rm", SETTINGS])
+        node.run(["systemctl", "reload", "sysjobsd"])
