@@ -8,14 +8,16 @@ from dataclasses import dataclass
 from sysjobs.config import Settings
 from sysjobs.engine import Engine
 from sysjobs.engine.files import JobFiles
-from sysjobs.errors import Denied, NotFound, Refused
+from sysjobs.errors import Denied, Refused
 from sysjobs.jobs import UNFINISHED, Cancellation, Job, Reason, Status, ending_reason
+from sysjobs.peer import Peer
 from sysjobs.ports import Clock
 from sysjobs.protocol import Call, Params
 from sysjobs.queue import Queue
 from sysjobs.resources import parse_duration
-from sysjobs.selectors import MAX_ID, ById, ByName, Recent, nothing_found, parse_selector
-from sysjobs.server import Exchange, News, Peer
+from sysjobs.selection import not_found, ranges_of, select
+from sysjobs.selectors import MAX_ID
+from sysjobs.server import Exchange, News
 from sysjobs.store import Filter, Store
 from sysjobs.submission import CONTEXT_KEYS, SPEC_KEYS, Submitter, new_job
 from sysjobs.views import details_view, job_view, not_enforced
@@ -29,8 +31,17 @@ MAX_SINGLE_REPLY = 1000
 MAX_IDS = 10_000
 """Ids, ranges and names in one call: nobody else is served while they are looked up."""
 
+MAX_CANCELLED = 200_000
+AT_ONCE = 1000
+"""Jobs that are cancelled before others have their turn."""
+
+CANCELLED = 300
+"""Bytes that the answer to a cancel has for a job, until it is sent."""
+
 MAX_REASON = 1000
 MAX_WATCHED = 10_000
+WATCHED = 800
+"""Bytes that it takes to watch a job."""
 
 
 @dataclass(slots=True)
@@ -85,16 +96,17 @@ class Handlers:
             )
         wanted = Filter(
             uid=None if params.flag("all_users") else peer.uid,
-            ids=None if ids is None else self._ranges(peer, ids),
+            ids=None if ids is None else ranges_of(peer, ids, self.queue.jobs, self.store),
             statuses=_statuses(params.texts("statuses"), unfinished=params.flag("unfinished")),
             limit=min(limit, MAX_ID) if call.more else min(limit or MAX_SINGLE_REPLY, MAX_SINGLE_REPLY),
         )
         found, left_out = self.store.find_ids(wanted)
         if ids is not None and not found:
-            raise _not_found(ids)
+            raise not_found(ids)
         if not call.more:
             exchange.finish({"jobs": self._views(peer, found), "left_out": left_out})
             return
+        exchange.hold(len(found) * found.itemsize)
         exchange.stream(self._chunks(peer, found, left_out))
 
     def _chunks(self, peer: Peer, ids: Sequence[int], left_out: int) -> Iterator[dict[str, object]]:
@@ -110,10 +122,10 @@ class Handlers:
         params = Params(call.parameters, frozenset(("id",)))
         peer = exchange.peer
         selector = params.required_text("id")
-        jobs = self._select(peer, [selector])[0]
-        if len(jobs) != 1:
-            raise Refused(f"{selector!r} names {len(jobs)} jobs.", "Give the id of one.", code="several")
-        job = jobs[0]
+        ids, _ = self._select(peer, [selector])
+        if len(ids) != 1:
+            raise Refused(f"{selector!r} names {len(ids)} jobs.", "Give the id of one.", code="several")
+        job = self._job(ids[0])
         mine = peer.may_read(job.uid)
         details = details_view(
             job,
@@ -145,15 +157,32 @@ class Handlers:
                 code="bad-reason",
             )
         if ids:
-            jobs, missing = self._select(peer, ids)
+            chosen, missing = self._select(peer, ids)
         else:
-            jobs = [
-                job
+            chosen = [
+                job.id
                 for job in self.queue.jobs.values()
                 if (everybodys or job.uid == peer.uid) and not job.status.terminal
             ]
             missing = []
-        results = [self._cancel_one(peer, job, reason, seconds) for job in jobs]
+        if len(chosen) > MAX_CANCELLED:
+            raise Refused(
+                f"{len(chosen):,} jobs are too many for one call; {MAX_CANCELLED:,} are taken.",
+                "Give smaller ranges.",
+                code="too-many",
+            )
+        exchange.hold(len(chosen) * CANCELLED)
+        exchange.work(self._cancelling(exchange, chosen, missing, reason, seconds))
+
+    def _cancelling(
+        self, exchange: Exchange, ids: Sequence[int], missing: list[str], reason: str, grace: float | None
+    ) -> Iterator[None]:
+        """Bit by bit, as there may be many thousands; a thousand of them are one transaction."""
+        results = []
+        for start in range(0, len(ids), AT_ONCE):
+            yield
+            jobs = self._jobs(ids[start : start + AT_ONCE])
+            results += [self._cancel_one(exchange.peer, job, reason, grace) for job in jobs]
         exchange.finish({"results": results, "missing": missing})
 
     def _cancel_one(self, peer: Peer, job: Job, reason: str, grace: float | None) -> dict[str, object]:
@@ -176,15 +205,16 @@ class Handlers:
         ids = _bounded(params.texts("ids"))
         if not ids:
             raise Refused("No jobs to watch were named.", "Give ids.", code="no-ids")
-        watched, missing = self._select_ids(peer, ids)
+        watched, missing = self._select(peer, ids)
         if missing:
-            raise _not_found(missing)
+            raise not_found(missing)
         if len(watched) > MAX_WATCHED or (len(watched) > 1 and not call.more):
             raise Refused(
                 f"{len(watched)} jobs are too many for one call.",
                 "Watch fewer, with `more`.",
                 code="too-many",
             )
+        exchange.hold(len(watched) * WATCHED)
         # Of a job that changes faster than the client reads, it is told the last state only.
         untold = dict.fromkeys(watched)
         waiting = set(watched)
@@ -218,48 +248,15 @@ class Handlers:
             return Reason("resources", self.queue.why_waiting(job))
         return job.reason or ending_reason(job, self.clock.monotonic())
 
-    def _ranges(self, peer: Peer, ids: list[str]) -> list[range]:
-        found = []
-        for text in ids:
-            match parse_selector(text):
-                case ById(ids=wanted):
-                    found.append(wanted)
-                case Recent(back=back):
-                    last = self.store.last_of_user(peer.uid, back)
-                    found += [] if last is None else [range(last, last + 1)]
-                case ByName(name=name):
-                    found += [
-                        range(job.id, job.id + 1)
-                        for job in self.queue.jobs.values()
-                        if job.uid == peer.uid and job.name == name and not job.status.terminal
-                    ]
-        return found
-
-    def _select(self, peer: Peer, ids: list[str]) -> tuple[list[Job], list[str]]:
+    def _select(self, peer: Peer, ids: list[str]) -> tuple[list[int], list[str]]:
         """The jobs that are meant, and those of `ids` that mean none. Of a range, the caller's own."""
-        found, missing = self._select_ids(peer, ids)
+        return select(peer, ids, self.queue.jobs, self.store)
+
+    def _jobs(self, ids: Sequence[int]) -> list[Job]:
         # The queue's memory may be ahead of the last commit.
-        live = {job_id: job for job_id in found if (job := self.queue.jobs.get(job_id))}
-        stored = {job.id: job for job in self.store.get_all(job_id for job_id in found if job_id not in live)}
-        return [live.get(job_id) or stored[job_id] for job_id in found], missing
-
-    def _select_ids(self, peer: Peer, ids: list[str]) -> tuple[list[int], list[str]]:
-        found: dict[int, None] = {}
-        missing = []
-        for text in ids:
-            those = self._ids_in(peer, self._ranges(peer, [text]))
-            if not those:
-                missing.append(text)
-            found |= dict.fromkeys(those)
-        if not found:
-            raise _not_found(ids)
-        return list(found), missing
-
-    def _ids_in(self, peer: Peer, ranges: list[range]) -> Iterable[int]:
-        if len(ranges) == 1 and len(ranges[0]) == 1:
-            job_id = ranges[0].start
-            return [job_id] if job_id in self.queue.jobs or self.store.get(job_id) else []
-        return self.store.find_ids(Filter(ids=ranges, uid=None if peer.is_root else peer.uid))[0]
+        live = {job_id: job for job_id in ids if (job := self.queue.jobs.get(job_id))}
+        stored = {job.id: job for job in self.store.get_all(job_id for job_id in ids if job_id not in live)}
+        return [live.get(job_id) or stored[job_id] for job_id in ids]
 
     def _job(self, job_id: int) -> Job:
         job = self.queue.jobs.get(job_id) or self.store.get(job_id)
@@ -289,11 +286,3 @@ def _bounded(ids: list[str] | None) -> list[str] | None:
             code="too-many",
         )
     return ids
-
-
-def _not_found(ids: list[str]) -> NotFound:
-    return NotFound(
-        " ".join(nothing_found(text) for text in ids[:5]) + (" …" if len(ids) > 5 else ""),
-        "`sysjobs queue -a` lists the jobs there are; one that has ended goes by its id.",
-        code="not-found",
-    )

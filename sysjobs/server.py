@@ -1,27 +1,25 @@
 """The Varlink server: connections, frames, and the standard interface; methods come from `handlers`.
 
-A connection's calls are answered one after the other. What a client can make the daemon keep for it is
-bounded: one message being read, one call in progress, a limited backlog of replies; beyond that it is closed.
+A connection's calls are answered one after the other, and users take turns, so that nobody waits for another
+one's thousand calls. What a user can make the daemon keep is bounded: connections, and on each one message
+being read, one call in progress, a limited backlog of replies; beyond that it is closed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import pwd
 import select
-import socket
-import struct
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from importlib.resources import files
 
-from sysjobs import __version__
 from sysjobs.errors import Refused, SysjobsError, Unavailable
-from sysjobs.protocol import SERVICE, Call, Params, ProtocolError, error_reply, reply
+from sysjobs.introspection import INTERFACES, describe, get_info
+from sysjobs.peer import Peer, peer_of
+from sysjobs.protocol import SERVICE, Call, ProtocolError, error_reply, reply
+from sysjobs.turns import Turns
 from sysjobs.wire import MAX_MESSAGE, WireError, decode, encode
 
 log = logging.getLogger(__name__)
@@ -35,11 +33,6 @@ MAX_HELD = 64 << 20
 MAX_CONNECTIONS = 512
 """Connections of one user."""
 
-_INTERFACES = {
-    "io.sysjobs": (files("sysjobs") / "io.sysjobs.varlink").read_text("utf-8"),
-    SERVICE: (files("sysjobs") / "org.varlink.service.varlink").read_text("utf-8"),
-}
-
 AT_ONCE = 100
 """Replies to one client between two looks at the others."""
 
@@ -50,42 +43,15 @@ Handler = Callable[["Exchange", Call], None]
 AfterCommit = Callable[[Callable[[SysjobsError | None], None]], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Peer:
-    """Who is on the other side, by the kernel's word. `user` is None without an account."""
-
-    uid: int
-    gid: int
-    user: str | None
-
-    @property
-    def is_root(self) -> bool:
-        return self.uid == 0
-
-    def may_read(self, uid: int) -> bool:
-        return self.uid in (0, uid)
-
-    def may_change(self, uid: int) -> bool:
-        return self.uid in (0, uid)
-
-
-def peer_of(sock: socket.socket) -> Peer:
-    _, uid, gid = struct.unpack("iII", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-    try:
-        user = pwd.getpwuid(uid).pw_name
-    except KeyError:
-        user = None
-    return Peer(uid, gid, user)
-
-
 class Server:
     """Makes the protocol of each new connection."""
 
     def __init__(self, handlers: Mapping[str, Handler], after_commit: AfterCommit) -> None:
         self.handlers = dict(handlers)
         self.after_commit = after_commit
+        self.turns = Turns()
         self.connections: defaultdict[int, set[Connection]] = defaultdict(set)
-        self.handlers |= {f"{SERVICE}.GetInfo": _get_info, f"{SERVICE}.GetInterfaceDescription": _describe}
+        self.handlers |= {f"{SERVICE}.GetInfo": get_info, f"{SERVICE}.GetInterfaceDescription": describe}
 
     def __call__(self) -> Connection:
         return Connection(self)
@@ -97,6 +63,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._buffer = bytearray()
         self._searched = 0
+        self._called = False
         self._exchange: Exchange | None = None
         self._full = False
         self._ended = False
@@ -124,22 +91,24 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._buffer += data
         self._next()
-        if len(self._buffer) > MAX_BACKLOG and self._user_holds_too_much():
-            self.refuse(
-                Unavailable(
-                    f"User id {self.peer.uid} has more than {MAX_HELD >> 20} MiB of requests on their way.",
-                    "Wait for the answers to some of them.",
-                    code="too-much",
-                )
-            )
+        if len(self._buffer) > MAX_BACKLOG and self.user_holds_too_much():
+            self.refuse(self.too_much())
 
-    def _user_holds_too_much(self) -> bool:
+    def user_holds_too_much(self) -> bool:
         return sum(connection.held for connection in self._server.connections[self.peer.uid]) > MAX_HELD
+
+    def too_much(self) -> Unavailable:
+        return Unavailable(
+            f"User id {self.peer.uid} has more than {MAX_HELD >> 20} MiB of requests on their way.",
+            "Wait for the answers to some of them.",
+            code="too-much",
+        )
 
     @property
     def held(self) -> int:
-        """Bytes that wait here, in either direction."""
-        return len(self._buffer) + self._transport.get_write_buffer_size()
+        """Bytes that wait here, in either direction, and those that the call in progress needs."""
+        needed = 0 if self._exchange is None else self._exchange.held
+        return len(self._buffer) + self._transport.get_write_buffer_size() + needed
 
     def eof_received(self) -> bool:
         # Calls that came before the end are answered still, if there is somebody left to read that.
@@ -161,29 +130,44 @@ class Connection(asyncio.Protocol):
             self._exchange.resumed()
         self._next()
 
+    @property
+    def _busy(self) -> bool:
+        """Whether no other call can be taken now."""
+        return self._called or self._exchange is not None or self._full
+
     def _next(self) -> None:
-        """Take the next call, if there is one and nothing is in the way."""
-        while self._exchange is None and not self._full and not self._transport.is_closing():
+        """Have the next call taken in its turn, if there is one and nothing is in the way."""
+        if not self._busy and not self._transport.is_closing():
             end = self._buffer.find(0, self._searched)
-            if end < 0:
-                self._searched = len(self._buffer)
-                if self._searched > MAX_MESSAGE:
-                    self._too_big()
-                break
-            frame = self._buffer[:end]
-            del self._buffer[: end + 1]
-            self._searched = 0
-            self._call(frame)
+            self._searched = len(self._buffer) if end < 0 else end
+            if end >= 0:
+                self._called = True
+                self.in_turn(self._take)
+            elif self._searched > MAX_MESSAGE:
+                self._too_big()
         if self._transport.is_closing():
             return
-        if self._ended and self._exchange is None and not self._full:
+        if self._ended and not self._busy:
             self._transport.close()
             return
         # While a call is in progress, or replies aren't read, one more message may wait, and no more.
-        if (self._exchange is not None or self._full) and len(self._buffer) > MAX_MESSAGE:
+        if self._busy and len(self._buffer) > MAX_MESSAGE:
             self._transport.pause_reading()
         elif not self._transport.is_reading():
             self._transport.resume_reading()
+
+    def in_turn(self, work: Callable[[], None]) -> None:
+        self._server.turns.add(self.peer.uid, work)
+
+    def _take(self) -> None:
+        self._called = False
+        if self._transport.is_closing():
+            return
+        frame = self._buffer[: self._searched]
+        del self._buffer[: self._searched + 1]
+        self._searched = 0
+        self._call(frame)
+        self._next()
 
     def _too_big(self) -> None:
         limit = MAX_MESSAGE >> 20
@@ -215,7 +199,7 @@ class Connection(asyncio.Protocol):
         handler = self._server.handlers.get(call.method)
         if handler is not None:
             return handler
-        if call.interface not in _INTERFACES:
+        if call.interface not in INTERFACES:
             raise ProtocolError("InterfaceNotFound", interface=call.interface)
         raise ProtocolError("MethodNotFound", method=call.method)
 
@@ -227,7 +211,7 @@ class Connection(asyncio.Protocol):
             return
         data = encode(message)
         waiting = self._transport.get_write_buffer_size()
-        if waiting > MAX_BACKLOG or (waiting and self._user_holds_too_much()):
+        if waiting > MAX_BACKLOG or (waiting and self.user_holds_too_much()):
             log.info("uid %d doesn't read its replies; its connection is closed", self.peer.uid)
             self._transport.abort()
             return
@@ -241,8 +225,7 @@ class Connection(asyncio.Protocol):
 
     def done(self) -> None:
         self._exchange = None
-        # Not from within the call that has just been answered: calls queued up would nest.
-        asyncio.get_running_loop().call_soon(self._next)
+        self._next()
 
     @property
     def full(self) -> bool:
@@ -256,12 +239,19 @@ class Exchange:
         self._connection = connection
         self._call = call
         self._is_over = False
+        self.held = 0
         self._when_over: list[Callable[[], None]] = []
         self._parts: Iterator[dict[str, object]] | None = None
 
     @property
     def peer(self) -> Peer:
         return self._connection.peer
+
+    def hold(self, size: int) -> None:
+        """Count bytes that are kept until the call is over. Raises Unavailable."""
+        self.held = size
+        if self._connection.user_holds_too_much():
+            raise self._connection.too_much()
 
     def part(self, parameters: Mapping[str, object]) -> None:
         """One reply of several, sent at once."""
@@ -300,6 +290,24 @@ class Exchange:
         self.over()
         self._connection.done()
 
+    def work(self, steps: Iterator[None]) -> None:
+        """Take these steps, others' requests in between, whether or not the client stays for the answer."""
+
+        def step() -> None:
+            try:
+                next(steps)
+            except StopIteration:
+                return
+            except SysjobsError as error:
+                self.fail(error)
+                return
+            except Exception:
+                self.fail_as_bug()
+                return
+            self._connection.in_turn(step)
+
+        step()
+
     def stream(self, parts: Iterator[dict[str, object]]) -> None:
         """Send these replies as fast as the client reads them, others' requests in between."""
         self._parts = parts
@@ -324,7 +332,7 @@ class Exchange:
         if self._connection.full:
             self._resume = lambda: self._step(current)
         else:
-            asyncio.get_running_loop().call_soon(self._step, current)
+            self._connection.in_turn(lambda: self._step(current))
 
     def follow(self, news: Callable[[], News]) -> None:
         """Send what `news` has as fast as the client reads; what it has later, when `pump` is called."""
@@ -339,11 +347,12 @@ class Exchange:
         self._connection.after_commit(committed)
 
     def pump(self) -> None:
-        if self._pumping is None and self._resume is None:
-            self._pumping = asyncio.get_running_loop().call_soon(self._pump)
+        if not self._pumping and self._resume is None:
+            self._pumping = True
+            self._connection.in_turn(self._pump)
 
     def _pump(self) -> None:
-        self._pumping = None
+        self._pumping = False
         assert self._news is not None
         for _ in range(AT_ONCE):
             if self._is_over:
@@ -361,7 +370,7 @@ class Exchange:
         self.pump()
 
     _news: Callable[[], News] | None = None
-    _pumping: asyncio.Handle | None = None
+    _pumping = False
     _resume: Callable[[], None] | None = None
 
     def resumed(self) -> None:
@@ -378,23 +387,3 @@ class Exchange:
         for callback in callbacks:
             with suppress(ValueError):
                 callback()
-
-
-def _get_info(exchange: Exchange, call: Call) -> None:
-    Params(call.parameters, frozenset())
-    exchange.finish(
-        {
-            "vendor": "sysjobs",
-            "product": "sysjobsd",
-            "version": __version__,
-            "url": "file:///usr/share/doc/sysjobs/README.md",
-            "interfaces": sorted(_INTERFACES),
-        }
-    )
-
-
-def _describe(exchange: Exchange, call: Call) -> None:
-    name = Params(call.parameters, frozenset(("interface",))).required_text("interface")
-    if name not in _INTERFACES:
-        raise ProtocolError("InterfaceNotFound", interface=name)
-    exchange.finish({"description": _INTERFACES[name]})

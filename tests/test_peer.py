@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from sysjobs.server import Peer, peer_of
+from sysjobs.peer import Peer, peer_of
 
 
 def test_this_process() -> None:

@@ -123,7 +123,6 @@ def test_what_was_submitted_is_read_back(shared: Store, new: object) -> None:
 def test_what_is_not_there(store: Store) -> None:
     assert store.get(1) is None
     assert store.find_key(1000, "k") is None
-    assert store.last_of_user(1000, 0) is None
     assert list(store.unfinished()) == []
     assert store.find(Filter()) == ([], 0)
 
@@ -226,13 +225,6 @@ def test_find(filled: Store, wanted: Filter, ids: list[int], left_out: int) -> N
 
 def test_unfinished(filled: Store) -> None:
     assert [job.id for job in filled.unfinished()] == [3, 4, 5, 6]
-
-
-@pytest.mark.parametrize(
-    ("uid", "back", "job"), [(1000, 0, 6), (1000, 2, 3), (1000, 4, None), (0, 0, 5), (7, 0, None)]
-)
-def test_last_of_user(filled: Store, uid: int, back: int, job: int | None) -> None:
-    assert filled.last_of_user(uid, back) == job
 
 
 def test_find_among_very_many_ids(filled: Store) -> None:

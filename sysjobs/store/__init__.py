@@ -167,11 +167,6 @@ class Store:
     def unfinished(self) -> Iterator[Job]:
         return map(_job, self._db.execute(_SQL["unfinished"]))
 
-    def last_of_user(self, uid: int, back: int) -> int | None:
-        """The id of the user's newest job, or of the one `back` before it."""
-        row = self._db.execute(_SQL["last_of_user"], {"uid": uid, "back": back}).fetchone()
-        return None if row is None else row[0]
-
     def find(self, wanted: Filter) -> tuple[list[Job], int]:
         """The jobs in order of their ids, and how many older ones the limit leaves out."""
         ids, left_out = self.find_ids(wanted)
@@ -181,11 +176,12 @@ class Store:
         """The same, without reading the jobs."""
         source, values = _source(wanted)
         limit = wanted.limit or -1
-        rows = self._db.execute(
-            f"SELECT jobs.id FROM {source} ORDER BY jobs.id DESC LIMIT ?", [*values, limit]
-        )
-        ids = array("q", (job_id for (job_id,) in rows))
-        ids.reverse()
+        # As one text, since a row for each takes many times longer.
+        text = self._db.execute(
+            f"SELECT json_group_array(id) FROM (SELECT jobs.id FROM {source} ORDER BY jobs.id DESC LIMIT ?)",
+            [*values, limit],
+        ).fetchone()[0]
+        ids = array("q", sorted(json.loads(text)))
         left_out = 0
         if len(ids) == limit:
             count = self._db.execute(f"SELECT count(*) FROM {source}", values).fetchone()[0]

@@ -44,6 +44,3 @@ SELECT jobs.* FROM json_each(:ids) AS wanted CROSS JOIN jobs ON jobs.id = wanted
 
 -- name: unfinished
 SELECT * FROM jobs WHERE status IN ('INIT', 'PENDING', 'SETTING_UP', 'RUNNING') ORDER BY id
-
--- name: last_of_user
-SELECT id FROM jobs WHERE uid = :uid ORDER BY id DESC LIMIT 1 OFFSET :back
