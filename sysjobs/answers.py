@@ -170,7 +170,10 @@ class _Fields:
 
     def texts(self, key: str) -> list[str]:
         """None at all where the array is absent."""
-        return [str(text) for text in self.values.get(key) or ()]
+        values = self.values.get(key)
+        if not isinstance(values, list | None) or not all(isinstance(value, str) for value in values or ()):
+            raise WireError(f"{key} isn't a list of texts")
+        return values or []
 
     def text_or_none(self, key: str) -> str | None:
         return None if self.values.get(key) is None else self.text(key)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from typing import Any
 
 from sysjobs.resources import Amount
 from sysjobs.wire import Wire, from_wire, to_wire
@@ -62,19 +63,40 @@ def dump_payload(payload: Payload) -> str:
 
 
 def load_payload(text: str, environment: bytes | None) -> Payload:
-    """The payload as `dump_payload` wrote it, with the environment's entries, each ended by NUL."""
-    data = json.loads(text)
+    """The payload as `dump_payload` wrote it, with the environment's entries, each ended by NUL.
 
+    Raises ValueError for what it didn't write.
+    """
+    try:
+        return _payload(json.loads(text), environment)
+    except (TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"not a payload: {error!r}") from None
+
+
+def _payload(data: dict[str, Any], environment: bytes | None) -> Payload:
     def optional(value: Wire | None) -> bytes | None:
-        return None if value is None else from_wire(value)
+        return None if value is None else _argument(value)
 
+    command = tuple(_argument(arg) for arg in data["command"])
+    umask, limits = data.get("umask"), data.get("limits", {})
+    if not command or not isinstance(umask, int | None):
+        raise ValueError("not a payload: there is no command, or the umask isn't one")
+    if not all(isinstance(value, int) for value in limits.values()):
+        raise ValueError("not a payload: limits are numbers")
     return Payload(
-        command=tuple(from_wire(arg) for arg in data["command"]),
+        command=command,
         shell=optional(data.get("shell")),
         setup=optional(data.get("setup")),
-        workdir=from_wire(data["workdir"]),
-        env=tuple((from_wire(name), from_wire(value)) for name, value in data.get("env", ())),
-        umask=data.get("umask"),
-        limits=data.get("limits", {}),
+        workdir=_argument(data["workdir"]),
+        env=tuple((_argument(name), _argument(value)) for name, value in data.get("env", ())),
+        umask=umask,
+        limits=limits,
         environment=None if environment is None else tuple(environment.split(b"\0")[:-1]),
     )
+
+
+def _argument(value: object) -> bytes:
+    data = from_wire(value)
+    if b"\0" in data:
+        raise ValueError("not a payload: a string has a NUL in it")
+    return data
