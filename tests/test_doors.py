@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.admin_on_node import SETTINGS, Place, place
+from tests.admin_on_node import SETTINGS, Place, daemon, place, unit
 from tests.node import Node
 from tests.queue_on_node import QueueOnNode
+from tests.raw_client import RawClient
 
 SCRIPTS = "/run/sysjobs/jobs"
 
@@ -120,6 +123,107 @@ def test_filling_the_directory_of_a_job(node: Node, alice: Place, bob: Place) ->
         node.run(["mount", "-o", f"remount,size={size}", SCRIPTS])
 
 
+# Who somebody is
+
+
+def test_a_job_runs_as_who_submitted_it_and_no_other(node: Node, alice: Place) -> None:
+    assert alice.output("id") == node.run(["id"], user="alice").stdout
+    refused(
+        alice,
+        "unshare -r sysjobs cancel --all --all-users",
+        "sudo -n sysjobs queue",
+        "sysjobs submit --uid 0 true",
+    )
+    # Root of a user namespace is who made it.
+    inside = alice.shell("unshare -r bash -c 'id -u; sysjobs run id -u' 2>/dev/null")
+    assert inside.split() == ["0", "1000"]
+    for field in ("uid", "user", "gid", "unit", "properties"):
+        with RawClient(node) as client:
+            answer = client.call("Submit", {"job": {"command": ["id"], field: 0}})
+            assert answer["parameters"] == {"parameter": f"job.{field}"}
+
+
+# Names
+
+
+NAMES = [
+    "a\nb",
+    "a\rb",
+    "\x1b[2J",
+    "a\x7f",
+    "\x9b31m",
+    "a\u202eb",
+    "a\u2066b",
+    "a\u2028b",
+    "\ud800",
+    "a\0b",
+    "\t",
+]
+SHOWN = "$HOME ${X} $(id) %n %% %h `id` 'a' \"b\" \\ ; & | <b> #"
+
+
+def test_names_that_could_pass_for_something_else(node: Node, alice: Place) -> None:
+    with RawClient(node) as client:
+        for name in NAMES:
+            answer = client.call("Submit", {"job": {"command": ["true"], "name": name}})
+            assert answer["parameters"]["code"] == "bad-name", name
+            answer = client.call("Cancel", {"all": True, "reason": name})
+            assert answer["parameters"]["code"] == "bad-reason", name
+    job = alice.start("--name", SHOWN, "-c", "touch up; sleep 1000")
+    assert unit(node, job, "Description") == f"sysjobs job {job}: {SHOWN} (alice)"
+    assert SHOWN in alice.run("queue").stdout.decode()
+    assert node.sh(f"systemctl list-units --no-legend --plain 'sysjobs-{job}*' | wc -l").strip() == "1"
+    alice.run("cancel", str(job), "--reason", SHOWN)
+    assert alice.wait(job) == 103
+    assert alice.show(job)["cancel_reason"] == SHOWN
+
+
+def test_a_user_whose_name_is_odd(node: Node, alice: Place) -> None:
+    """The name of an account is whatever a directory service says it is."""
+    odd = "x\x1b[2J/../$(id)%n\u202e"
+    node.sh("cat >>/etc/passwd", input=f"{odd}:x:1077:1000::/tmp:/bin/sh\n".encode())
+    try:
+        as_odd = "cd /tmp; setpriv --reuid 1077 --regid 1000 --clear-groups"
+        job = node.sh(f"{as_odd} sysjobs submit --parsable -- sh -c 'touch /tmp/odd-up; sleep 1000'").strip()
+        node.wait_for("[ -e /tmp/odd-up ]")
+        shown = node.sh(f"systemctl status --no-pager sysjobs-{job}; sysjobs queue -a; sysjobs show {job}")
+        assert not re.search("[\x1b\u202e]", shown)
+        assert r"x\x1b[2J/../$(id)%n\u202e" in unit(node, int(job), "Description")
+        assert node.sh("ls /var/log/sysjobs").split().count("1077") == 1
+    finally:
+        node.run(["sed", "-i", "/:1077:/d", "/etc/passwd"])
+
+
+# Traces
+
+
+FORGED = {
+    "exit 0": "SUCCEEDED",
+    "exit 3": "FAILED_DRIVER",
+    "exit 127": "FAILED_DRIVER",
+    "kill -SEGV $$": "FAILED",
+    "kill -KILL $$": "FAILED_DRIVER",
+}
+
+
+def test_traces_that_a_job_forges_of_itself(node: Node, alice: Place) -> None:
+    """They may give a failure another reason. They make no success of it, nor the other way round."""
+    forge = (
+        f"cd {SCRIPTS}/$SYSJOBS_JOB_ID; echo command 127 1<>1.failed; echo setup 1<>1.phase;"
+        "[ ! -e 1.setup-code ] || echo 0 1<>1.setup-code;"
+    )
+    jobs = {
+        alice.submit(*setup, "-c", f"{forge} {end}"): status
+        for end, status in FORGED.items()
+        for setup in ([], ["--setup", "true"])
+    }
+    failing = alice.submit("--setup", f"{forge} exit 5", "--", "true")
+    alice.wait(*jobs, failing)
+    ended = {job: view["status"] for job, view in alice.jobs().items() if job in jobs}
+    assert ended == jobs
+    assert alice.show(failing)["status"].startswith("FAILED")
+
+
 # What root opens
 
 
@@ -180,3 +284,30 @@ def test_jobs_that_wait_are_bounded_for_each_user(node: Node, alice: Place, bob:
     finally:
         node.run(["rm", SETTINGS])
         node.run(["systemctl", "reload", "sysjobsd"])
+
+
+# The daemon itself
+
+
+def test_what_the_daemon_may_do(node: Node) -> None:
+    """It has one capability, and systemd finds it well locked up."""
+    status = node.get(f"/proc/{daemon(node, 'MainPID')}/status").decode()
+    sets = dict(re.findall(r"^Cap(Eff|Prm|Bnd|Inh|Amb):\s+(\w+)$", status, re.MULTILINE))
+    assert {name: int(value, 16) for name, value in sets.items()} == {
+        "Eff": 1, "Prm": 1, "Bnd": 1, "Inh": 0, "Amb": 0,
+    }  # fmt: skip
+    report = node.sh("systemd-analyze security --no-pager sysjobsd.service")
+    exposure = re.search(r"Overall exposure level for sysjobsd.service: (\d+\.\d+)", report)
+    assert exposure
+    assert float(exposure[1]) <= 2.0
+    text = (Path(__file__).parents[1] / "units" / "sysjobsd.service").read_text()
+    for name in re.findall(r"^✗ ([\w.]+)=", report, re.MULTILINE):
+        assert f"# - {EXPLAINED.get(name, name)}" in text, f"{name} is exposed, and the unit doesn't say why"
+
+
+# Where the comment has another word for it.
+EXPLAINED = {
+    "CapabilityBoundingSet": "CAP_CHOWN",
+    "SystemCallFilter": "CAP_CHOWN",
+    "RestrictAddressFamilies": "AF_",
+}

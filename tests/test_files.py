@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import subprocess
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -67,12 +69,22 @@ def test_prepare(files: JobFiles, job: Job, tmp_path: Path) -> None:
     assert files.traces(job) == Traces()
 
 
-def test_somebody_elses_scripts_stay_ours(files: JobFiles) -> None:
+def test_what_somebody_else_may_do(files: JobFiles, tmp_path: Path) -> None:
+    """Read scripts, read and write traces: nothing is given away."""
     if os.geteuid() != 0:
         pytest.skip("needs root")
-    made = files.prepare(queued(uid=1000, gid=1000), PAYLOAD)
-    owners = [Path(path).stat().st_uid for path in (made.directory, made.run, made.phase, made.failed)]
-    assert owners == [0, 0, 1000, 1000]
+    made = files.prepare(queued(uid=1000, gid=1000), Payload((b"true",)))
+    paths = [Path(made.directory), Path(made.run), Path(made.phase), Path(made.failed)]
+    assert {path.stat().st_uid for path in paths} == {0}
+    for directory in (*tmp_path.parents, tmp_path, tmp_path / "scripts"):
+        if directory.is_relative_to("/tmp/"):
+            directory.chmod(0o711)
+    for uid, modes in ((1000, ["-x", "r-", "rw", "rw"]), (1001, ["--", "--", "--", "--"])):
+        command = 'for f; do [ -r "$f" ] && printf r || printf -; [ -w "$f" ] && printf w || printf -; done'
+        done = subprocess.run(
+            ["sh", "-c", command, "sh", *paths], user=uid, group=1000, extra_groups=[], stdout=-1, check=True
+        )
+        assert done.stdout.decode() == "".join(modes).replace("x", "-")
 
 
 @pytest.fixture
@@ -100,6 +112,34 @@ def test_scripts_that_take_up_more_than_a_users_share(files: JobFiles, job: Job,
         again.prepare(replace(job, id=6, has_setup=False), payload)
     again.clean(replace(job, id=5))
     again.prepare(replace(job, id=6, has_setup=False), payload)
+
+
+def test_room_that_has_to_be_made(
+    files: JobFiles, job: Job, room: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is none at first, and a trace that was made to grow has it."""
+    grown = files.files(replace(job, id=1)).phase
+    files.prepare(replace(job, id=1), PAYLOAD)
+    Path(grown).write_bytes(b"run\n" + bytes(1 << 20))
+    write = os.write
+
+    def full(fd: int, data: bytes) -> int:
+        if Path(grown).stat().st_size > 1 << 20:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(fd, data)
+
+    monkeypatch.setattr(os, "write", full)
+    made = files.prepare(replace(job, id=2), PAYLOAD)
+    assert Path(made.run).read_bytes()
+    assert Path(grown).stat().st_size == 64
+    assert files.traces(replace(job, id=1)) == Traces("run")
+    # What had to be tried again is counted, and once.
+    with suppress(StartFailed):
+        for number in range(3, 100):
+            files.prepare(replace(job, id=number), PAYLOAD)
+    scripts = [*tmp_path.glob("scripts/*/1.run"), *tmp_path.glob("scripts/*/1.setup")]
+    total = sum(path.stat().st_size for path in scripts)
+    assert room // 4 - total * 2 // len(scripts) < total <= room // 4
 
 
 def test_prepare_again_leaves_nothing_of_before(files: JobFiles, job: Job) -> None:

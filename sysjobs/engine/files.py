@@ -36,7 +36,11 @@ _PAGE = 4096
 _SHARE = 4
 """A user's scripts may take up one part in so many of the file system that they are on."""
 
+_SCRIPTS = (".run", ".setup")
+
 _ACL = "system.posix_acl_access"
+_OWNER, _USER, _GROUP, _MASK, _OTHERS = 0x01, 0x02, 0x04, 0x10, 0x20
+_READ, _CHANGE = 4, 2
 _NOBODY = 2**32 - 1
 
 
@@ -70,15 +74,12 @@ class JobFiles:
             scripts[files.setup] = setup_script(job, payload, files, self.log(job, setup=True).encode())
         try:
             self._own_log_directory(job)
-            self.clean(job)
-            self._take(job, sum(map(len, scripts.values())))
             try:
                 self._write_all(job, files, scripts)
             except OSError as error:
                 if error.errno != errno.ENOSPC:
                     raise
                 self._make_room()
-                self.clean(job)
                 self._write_all(job, files, scripts)
         except OSError as error:
             text = f"Could not be started: {error.filename or files.directory}: {error.strerror}."
@@ -103,23 +104,25 @@ class JobFiles:
         self._held[uid] += size
 
     def _write_all(self, job: Job, files: Files, scripts: dict[str, bytes]) -> None:
+        self.clean(job)
+        self._take(job, sum(map(len, scripts.values())))
         Path(files.directory).mkdir(0o700)
         for path, script in scripts.items():
-            _write(path, script, lambda fd: _let_read(fd, job.uid))
+            _write(path, script, job.uid, _READ)
         for path in (files.phase, files.failed, *((files.setup_code,) if job.has_setup else ())):
             # Not empty: what takes up room already can be written to however full it is.
-            _write(path, b"\n", lambda fd: os.fchown(fd, job.uid, job.gid))
+            _write(path, b"\n", job.uid, _READ | _CHANGE)
         os.chown(files.directory, -1, job.gid)
         Path(files.directory).chmod(0o710)
 
     def _make_room(self) -> None:
         """Cut back traces that their users made grow: no script writes more than a line."""
         for directory in self._directories():
-            for entry in os.scandir(directory):
-                info = entry.stat(follow_symlinks=False)
-                if info.st_uid != os.geteuid() and (info.st_size > _SMALL or info.st_blocks * 512 > _PAGE):
-                    log.warning("user id %d filled %s; it is cut back", info.st_uid, entry.path)
-                    os.truncate(entry.path, min(info.st_size, _SMALL))
+            for path in directory.iterdir():
+                info = path.lstat()
+                if path.suffix not in _SCRIPTS and (info.st_size > _SMALL or info.st_blocks * 512 > _PAGE):
+                    log.warning("user id %d filled %s; it is cut back", _user_of(path), path)
+                    os.truncate(path, min(info.st_size, _SMALL))
 
     def _own_log_directory(self, job: Job) -> None:
         path = self.log_directory(job)
@@ -180,40 +183,41 @@ class JobFiles:
 
 
 def _scripts_in(directory: Path) -> tuple[int, int]:
-    """Whose they are, which is whose the traces beside them are, and how many bytes."""
-    uid, size = 0, 0
-    for path in directory.iterdir():
-        info = path.lstat()
-        if path.suffix in (".run", ".setup"):
-            size += info.st_size
-        else:
-            uid = max(uid, info.st_uid)
-    return uid, size
+    """Whose they are, and how many bytes."""
+    scripts = [path for path in directory.iterdir() if path.suffix in _SCRIPTS]
+    uid = max(map(_user_of, scripts), default=0)
+    return uid, sum(path.lstat().st_size for path in scripts)
 
 
-def _write(path: str, text: bytes, share: Callable[[int], None]) -> None:
+def _write(path: str, text: bytes, uid: int, permissions: int) -> None:
+    """Make a file that stays ours, whatever its user may do: an owner can do anything."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
         view = memoryview(text)
         while view:
             view = view[os.write(fd, view) :]
-        share(fd)
+        if uid != os.geteuid():
+            os.setxattr(fd, _ACL, _acl(uid, permissions))
     finally:
         os.close(fd)
 
 
-def _let_read(fd: int, uid: int) -> None:
-    """Let a user read a file that stays ours: who owns a file can write to it."""
-    if uid != os.geteuid():
-        # acl(5): the owner, this user, the group, the mask, others.
-        entries = (
-            (0x01, 6, _NOBODY),
-            (0x02, 4, uid),
-            (0x04, 0, _NOBODY),
-            (0x10, 4, _NOBODY),
-            (0x20, 0, _NOBODY),
-        )
-        os.setxattr(fd, _ACL, struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *each) for each in entries))
+def _acl(uid: int, permissions: int) -> bytes:
+    """acl(5), as the kernel has it: the owner, this user, the group, the mask, others."""
+    entries = (
+        (_OWNER, _READ | _CHANGE, _NOBODY), (_USER, permissions, uid), (_GROUP, 0, _NOBODY),
+        (_MASK, permissions, _NOBODY), (_OTHERS, 0, _NOBODY),
+    )  # fmt: skip
+    return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
+
+
+def _user_of(path: Path) -> int:
+    """Who may read a file beside us."""
+    try:
+        acl = os.getxattr(path, _ACL)
+    except OSError:
+        return os.geteuid()
+    return int(next(who for tag, _, who in struct.iter_unpack("<HHI", acl[4:]) if tag == _USER))
 
 
 def _read(path: str) -> str | None:

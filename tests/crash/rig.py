@@ -23,7 +23,9 @@ from sysjobs.daemon import Daemon, _make_directories
 LOG = Path("/var/log/crash.log")
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
-_CHANGES = frozenset(f"os.{name}" for name in ("mkdir", "rename", "remove", "rmdir", "chown", "chmod"))
+_CHANGES = frozenset(
+    f"os.{name}" for name in ("mkdir", "remove", "rmdir", "chown", "chmod", "setxattr", "truncate")
+)
 
 
 def is_effect(event: str, arguments: tuple[object, ...]) -> bool:
