@@ -40,7 +40,7 @@ CANCELLED = 300
 
 MAX_REASON = 1000
 MAX_WATCHED = 10_000
-WATCHED = 800
+WATCHED = 500
 """Bytes that it takes to watch a job."""
 
 

@@ -183,7 +183,8 @@ class Connection(asyncio.Protocol):
         try:
             call = Call.of(decode(frame))
         except WireError as error:
-            log.info("uid %d sent what is no call: %s", self.peer.uid, error)
+            # Not for the journal: anybody could fill it.
+            log.debug("uid %d sent what is no call: %s", self.peer.uid, error)
             self._transport.close()
             return
         self._exchange = exchange = Exchange(self, call)
@@ -212,7 +213,7 @@ class Connection(asyncio.Protocol):
         data = encode(message)
         waiting = self._transport.get_write_buffer_size()
         if waiting > MAX_BACKLOG or (waiting and self.user_holds_too_much()):
-            log.info("uid %d doesn't read its replies; its connection is closed", self.peer.uid)
+            log.debug("uid %d doesn't read its replies; its connection is closed", self.peer.uid)
             self._transport.abort()
             return
         sys.audit("sysjobs.reply")

@@ -184,8 +184,8 @@ def test_selectors(text: str) -> None:
 LINES = st.sampled_from(
     [
         "[node]", "[jobs]", "[limits]", "cpus = 2", "cpus = 'x'", "memory = '4G'", "grace = 5",
-        "keep-failed = 7", "pending-per-user = 9", "node.cpus = 1", "node = 5", "[[node]]", "[node.x]", "x = [",
-        "# y", "a = 1979-05-27", "cpus = {a = 1}", "cpus = inf",
+        "keep-failed = 7", "pending-per-user = 9", "node.cpus = 1", "node = 5", "[[node]]", "[node.x]",
+        "x = [", "# y", "a = 1979-05-27", "cpus = {a = 1}", "cpus = inf",
     ]
 )  # fmt: skip
 
