@@ -24,6 +24,14 @@ class Peer:
     def is_root(self) -> bool:
         return self.uid == 0
 
+    @property
+    def share(self) -> int:
+        """What is bounded for each user is counted under this.
+
+        All without an account have one together: who may use 65,536 ids of a user namespace is not that many.
+        """
+        return -1 if self.user is None else self.uid
+
     def may_read(self, uid: int) -> bool:
         return self.uid in (0, uid)
 

@@ -73,8 +73,8 @@ class Connection(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self.peer = peer_of(transport.get_extra_info("socket"))
-        self._server.connections[self.peer.uid].add(self)
-        if len(self._server.connections[self.peer.uid]) > MAX_CONNECTIONS:
+        self._server.connections[self.peer.share].add(self)
+        if len(self._server.connections[self.peer.share]) > MAX_CONNECTIONS:
             self.refuse(
                 Unavailable(
                     f"User id {self.peer.uid} has {MAX_CONNECTIONS} connections open already.",
@@ -84,7 +84,7 @@ class Connection(asyncio.Protocol):
             )
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._server.connections[self.peer.uid].discard(self)
+        self._server.connections[self.peer.share].discard(self)
         if self._exchange is not None:
             self._exchange.over()
 
@@ -95,7 +95,7 @@ class Connection(asyncio.Protocol):
             self.refuse(self.too_much())
 
     def user_holds_too_much(self) -> bool:
-        return sum(connection.held for connection in self._server.connections[self.peer.uid]) > MAX_HELD
+        return sum(connection.held for connection in self._server.connections[self.peer.share]) > MAX_HELD
 
     def too_much(self) -> Unavailable:
         return Unavailable(
@@ -157,7 +157,7 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def in_turn(self, work: Callable[[], None]) -> None:
-        self._server.turns.add(self.peer.uid, work)
+        self._server.turns.add(self.peer.share, work)
 
     def _take(self) -> None:
         self._called = False

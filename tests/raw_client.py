@@ -12,7 +12,8 @@ from typing import Any
 
 from tests.node import Node
 
-USERS = {"root": 0, "alice": 1000, "bob": 1001}
+USERS = {"root": 0, "alice": 1000, "bob": 1001, "id 100000": 100_000, "id 100001": 100_001}
+"""The last two have no account."""
 PATIENCE = 30.0
 
 

@@ -28,6 +28,11 @@ def test_a_high_id_without_an_account(number: int) -> None:
     assert peer_of(cast(Any, Credentials())) == Peer(number, number, None)
 
 
+def test_ids_without_an_account_have_one_share_together() -> None:
+    shares = [Peer(100_000, 0, None).share, Peer(100_001, 0, None).share]
+    assert shares[0] == shares[1] not in (Peer(1000, 1000, "alice").share, Peer(0, 0, "root").share)
+
+
 @pytest.mark.parametrize(
     ("uid", "owner", "may"), [(1000, 1000, True), (1000, 0, False), (1000, 1001, False), (0, 1000, True)]
 )

@@ -11,6 +11,7 @@ from itertools import pairwise
 
 import pytest
 
+from sysjobs.handlers import WATCHED
 from sysjobs.server import MAX_CONNECTIONS, MAX_HELD
 from sysjobs.wire import MAX_MESSAGE
 from tests.admin_on_node import Place, clear, daemon, daemon_files, daemon_memory, place
@@ -208,6 +209,36 @@ def test_more_connections_than_a_user_may_have(node: Node, bob: RawClient) -> No
     wait_until(lambda: node.run(["sysjobs", "queue"], user="alice", check=False).returncode == 0)
 
 
+def test_one_users_many_ids_have_no_more_connections(node: Node, bob: RawClient) -> None:
+    """Those of a user namespace, that is: by default there are 65,536 of them for each user."""
+    with ExitStack() as stack:
+        users = ["id 100000", "id 100001"] * 300
+        clients = [stack.enter_context(RawClient(node, user)) for user in users]
+        for client in clients:
+            with suppress(BrokenPipeError):
+                client.send(INFO)
+        answers = [client.receive() for client in clients]
+        codes = [answer and answer["parameters"].get("code") for answer in answers]
+        assert codes.count("too-many-connections") == 600 - MAX_CONNECTIONS
+        served(bob)
+
+
+EXPENSIVE = ["name{}", "1-{}", "@~{}", "{}"]
+
+
+def test_many_calls_that_take_long_hold_up_nobody_else(node: Node, bob: RawClient) -> None:
+    with ExitStack() as stack:
+        clients = [stack.enter_context(RawClient(node)) for _ in range(80)]
+        calls = [
+            request("Cancel", {"ids": [kind.format(number) for number in range(2, 10_000)]})
+            for kind in EXPENSIVE
+        ]
+        for number, client in enumerate(clients):
+            client.send(calls[number % len(calls)])
+        for _ in range(3):
+            served(bob)
+
+
 def test_clients_that_vanish_while_they_wait(node: Node, bob: RawClient) -> None:
     with place(node) as alice:
         job = alice.start("-c", "touch up; sleep 1000")
@@ -267,6 +298,22 @@ def test_clients_that_stop_reading_a_large_reply(node: Node, bob: RawClient, que
         after.append(daemon_memory(node))
     # Some memory stays with Python's allocator, in rounds of its own; a leak would grow in each.
     assert min(later - earlier for earlier, later in pairwise(after)) < 1 << 20, after
+
+
+def test_what_may_be_watched_and_listed_at_once_is_bounded(node: Node, bob: RawClient, queued: Place) -> None:
+    before = daemon_memory(node)
+    with ExitStack() as stack:
+        clients = [stack.enter_context(RawClient(node)) for _ in range(100)]
+        codes = []
+        for client in clients:
+            client.send(request("Watch", {"ids": ["1-1000000"]}, more=True))
+            answer = client.receive()
+            codes.append(answer and answer["parameters"].get("code"))
+        refused = codes.index("too-much")
+        assert codes == [None] * refused + ["too-much"] * (len(codes) - refused)
+        assert MAX_HELD // 2 < refused * QUEUED * WATCHED <= MAX_HELD
+        assert daemon_memory(node) < before + 3 * MAX_HELD
+        served(bob)
 
 
 def test_who_watches_many_jobs_is_told_of_all(node: Node, bob: RawClient, queued: Place) -> None:
