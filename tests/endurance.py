@@ -11,39 +11,45 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import subprocess
 import sys
 import time
-from contextlib import suppress
 
 from tests.admin_on_node import DAEMON, UNITS
 from tests.crash.sent import send
 from tests.node import Machine, Node, Vm
 from tests.node.host import SUITES, default_suite
 
-UPTIME = 15.0
-"""Seconds that a daemon has before its machine goes down."""
+UPTIME = 15
+"""Seconds that a machine is up before it goes down."""
 
 HOURS = 3600.0
 
 
+# Goes on by itself when the machine comes up again, with the rest of the jobs.
+LOAD = """
+[Service]
+User=alice
+WorkingDirectory=/opt
+ExecStart=/usr/bin/python3 -m tests.crash load {jobs} {seed}
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
 class Run:
+    """Jobs of a user of the machine, and what happens meanwhile."""
+
     def __init__(self, machine: Machine, jobs: int, seed: int) -> None:
         self._machine = machine
-        self._jobs = jobs
         self._seed = seed
-
-    def load(self, part: int) -> subprocess.Popen[bytes]:
-        """Have the jobs submitted, or the rest of them."""
-        command = ["python3", "-m", "tests.crash", "load", str(self._jobs), str(self._seed + part)]
-        return self._machine.spawn(command, user="alice", cwd="/opt")
+        machine.put("/etc/systemd/system/load.service", LOAD.format(jobs=jobs, seed=seed).encode())
+        machine.sh("systemctl -q daemon-reload; systemctl -q enable --now load")
 
     def killing_the_daemon(self) -> dict[str, object]:
         loop = f"while sleep 1; do systemctl kill --signal KILL {DAEMON}; echo; done"
         killer = self._machine.spawn(["bash", "-c", loop])
-        load = self.load(0)
-        _, errors = load.communicate()
-        assert load.returncode == 0, errors.decode()
+        self._submitted()
         killer.kill()
         kills, _ = killer.communicate()
         return {"kills of the daemon": len(kills)}
@@ -51,23 +57,23 @@ class Run:
     def going_down(self, downs: int) -> dict[str, object]:
         chance = random.Random(self._seed)
         cuts = 0
-        for part in range(downs):
-            load = self.load(part)
-            with suppress(subprocess.TimeoutExpired):
-                load.wait(UPTIME)
+        for number in range(downs):
+            self._machine.run(["sleep", str(UPTIME)])
             if chance.random() < 0.5:
                 self._machine.reboot()
             else:
                 self._machine.kill()
                 self._machine.boot()
                 cuts += 1
-            load.kill()
-            load.communicate()
-            print(f"{part + 1} of {downs}", file=sys.stderr)
-        load = self.load(downs)
-        _, errors = load.communicate()
-        assert load.returncode == 0, errors.decode()
+            print(f"down {number + 1} of {downs}", file=sys.stderr)
+        self._submitted()
         return {"reboots": downs - cuts, "power cuts": cuts}
+
+    def _submitted(self) -> None:
+        """Wait until all are."""
+        self._machine.wait_for("! systemctl -q is-active load", timeout=HOURS)
+        result = self._machine.sh("systemctl show -P Result load").strip()
+        assert result == "success", self._machine.journal("load")
 
     def account(self) -> dict[str, object]:
         account = ["python3", "-m", "tests.crash", "account"]

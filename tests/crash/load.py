@@ -24,8 +24,8 @@ T = TypeVar("T")
 
 PLACE = Path.home() / "load"
 LEDGER = PLACE / "ledger"
-AT_ONCE = 200
-"""Jobs that may be unfinished before more are submitted."""
+AT_ONCE = 50
+"""One part in so many of the jobs may be unfinished before more are submitted."""
 
 
 class Load:
@@ -33,13 +33,14 @@ class Load:
 
     def __init__(self, count: int, seed: int) -> None:
         self._count = count
-        self._chance = random.Random(seed)
+        self._at_once = count // AT_ONCE + 1
         self._client = Client()
         PLACE.mkdir(exist_ok=True)
         os.chdir(PLACE)
         self._intended: dict[str, str] = {}
         self.models: dict[int, Model] = {}
         self._read()
+        self._chance = random.Random(seed + self.boots)
         self._ledger: TextIO = LEDGER.open("a")
 
     def _read(self) -> None:
@@ -79,7 +80,7 @@ class Load:
             self._submit(key, kind)
             if self._chance.random() < 0.1:
                 self._cancel()
-            if len(self.models) % 50 == 0:
+            if len(self.models) % (self._at_once // 4 + 1) == 0:
                 self._hold_back()
 
     def _submit(self, key: str, kind: str) -> Model:
@@ -103,11 +104,12 @@ class Load:
     def _hold_back(self) -> None:
         """Wait until less than so many are unfinished."""
         listed = _insist(lambda: self._client.list(unfinished=True, limit=0)).jobs
-        if len(listed) > AT_ONCE:
-            self._wait([job.id for job in listed[:-AT_ONCE]])
+        self._wait([job.id for job in listed[: -self._at_once]])
 
     def _wait(self, jobs: Collection[int]) -> None:
-        _insist(lambda: all(view is not None for view in self._client.watch(jobs)))
+        """Until all of them have ended."""
+        if jobs:
+            _insist(lambda: all(view is not None for view in self._client.watch(jobs)))
 
     def account(self) -> dict[str, object]:
         """Wait for all and check each; figures. What was not submitted can't be there."""
