@@ -31,13 +31,7 @@ MAX_SINGLE_REPLY = 1000
 MAX_IDS = 10_000
 """Ids, ranges and names in one call: nobody else is served while they are looked up."""
 
-MAX_CANCELLED = 200_000
-AT_ONCE = 1000
-"""Jobs that are cancelled before others have their turn."""
-
-CANCELLED = 300
-"""Bytes that the answer to a cancel has for a job, until it is sent."""
-
+MAX_CANCELLED = 100_000
 MAX_REASON = 1000
 MAX_WATCHED = 10_000
 WATCHED = 500
@@ -158,31 +152,22 @@ class Handlers:
             )
         if ids:
             chosen, missing = self._select(peer, ids)
+            if len(chosen) > MAX_CANCELLED:
+                raise Refused(
+                    f"{len(chosen):,} jobs are too many for one call; {MAX_CANCELLED:,} are taken.",
+                    "Give smaller ranges.",
+                    code="too-many",
+                )
+            jobs = self._jobs(chosen)
         else:
-            chosen = [
-                job.id
+            jobs = [
+                job
                 for job in self.queue.jobs.values()
                 if (everybodys or job.uid == peer.uid) and not job.status.terminal
             ]
             missing = []
-        if len(chosen) > MAX_CANCELLED:
-            raise Refused(
-                f"{len(chosen):,} jobs are too many for one call; {MAX_CANCELLED:,} are taken.",
-                "Give smaller ranges.",
-                code="too-many",
-            )
-        exchange.hold(len(chosen) * CANCELLED)
-        exchange.work(self._cancelling(exchange, chosen, missing, reason, seconds))
-
-    def _cancelling(
-        self, exchange: Exchange, ids: Sequence[int], missing: list[str], reason: str, grace: float | None
-    ) -> Iterator[None]:
-        """Bit by bit, as there may be many thousands; a thousand of them are one transaction."""
-        results = []
-        for start in range(0, len(ids), AT_ONCE):
-            yield
-            jobs = self._jobs(ids[start : start + AT_ONCE])
-            results += [self._cancel_one(exchange.peer, job, reason, grace) for job in jobs]
+        # In one go: what some of them leave free must not start the others.
+        results = [self._cancel_one(peer, job, reason, seconds) for job in jobs]
         exchange.finish({"results": results, "missing": missing})
 
     def _cancel_one(self, peer: Peer, job: Job, reason: str, grace: float | None) -> dict[str, object]:

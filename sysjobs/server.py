@@ -291,24 +291,6 @@ class Exchange:
         self.over()
         self._connection.done()
 
-    def work(self, steps: Iterator[None]) -> None:
-        """Take these steps, others' requests in between, whether or not the client stays for the answer."""
-
-        def step() -> None:
-            try:
-                next(steps)
-            except StopIteration:
-                return
-            except SysjobsError as error:
-                self.fail(error)
-                return
-            except Exception:
-                self.fail_as_bug()
-                return
-            self._connection.in_turn(step)
-
-        step()
-
     def stream(self, parts: Iterator[dict[str, object]]) -> None:
         """Send these replies as fast as the client reads them, others' requests in between."""
         self._parts = parts
