@@ -45,6 +45,7 @@ LAYERS: dict[str, list[set[str]]] = {
             "sysjobs.engine.units",
             "sysjobs.answers",
             "sysjobs.holdings",
+            "sysjobs.pending",
             "sysjobs.ports",
             "sysjobs.protocol",
             "sysjobs.queue",
@@ -66,12 +67,12 @@ LAYERS: dict[str, list[set[str]]] = {
             "sysjobs.engine.journal",
             "sysjobs.engine.systemd",
         },
-        {"sysjobs.server"},
+        {"sysjobs.introspection", "sysjobs.peer", "sysjobs.server", "sysjobs.turns"},
         {"sysjobs.store.*"},
     ],
     # Where requests come in from one edge and go out to the others.
     "handlers": [
-        {"sysjobs.handlers"},
+        {"sysjobs.handlers", "sysjobs.selection"},
     ],
     "entry": [
         {"sysjobs.__main__", "sysjobs.cli.*"},
@@ -82,14 +83,18 @@ NOT_FOR_THE_CLI = {
     "sysjobs.daemon",
     "sysjobs.engine.*",
     "sysjobs.handlers",
+    "sysjobs.introspection",
+    "sysjobs.peer",
+    "sysjobs.selection",
     "sysjobs.server",
     "sysjobs.store.*",
+    "sysjobs.turns",
 }
 # What isn't Python's own, or is I/O of a kind that has one place, and who alone may import it.
 OWNERS = {
     "pystemd": {"sysjobs.engine.bus"},
     "sqlite3": {"sysjobs.store.*"},
-    "asyncio": {"sysjobs.daemon", "sysjobs.server", "sysjobs.handlers"},
+    "asyncio": {"sysjobs.daemon", "sysjobs.server", "sysjobs.turns"},
     "click": {"sysjobs.cli.*"},
     "tabulate": {"sysjobs.cli.*"},
     "psutil": {"sysjobs.capacity"},
