@@ -84,8 +84,11 @@ class Daemon:
         finally:
             notify("STOPPING=1")
             server.close()
-            self._engine.close()
-            self._store.close()
+
+    def close(self) -> None:
+        """Once the loop has ended: until then requests may come in, and are answered."""
+        self._engine.close()
+        self._store.close()
 
     # The engine
 
@@ -299,7 +302,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         loop = asyncio.new_event_loop()
         with contextlib.closing(loop):
             daemon = Daemon(SYSTEM, read_settings(SYSTEM.settings), loop)
-            loop.run_until_complete(daemon.run(listening_socket(SYSTEM)))
+            with contextlib.closing(daemon):
+                loop.run_until_complete(daemon.run(listening_socket(SYSTEM)))
     except SysjobsError as error:
         log.error("%s %s", error.message, error.hint)
         return EXIT_CONFIG

@@ -6,6 +6,7 @@ import random
 import re
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from datetime import datetime
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 from tests.admin_on_node import DAEMON, Place, daemon, kill_daemon, place, unit
 from tests.node import Node
-from tests.raw_client import RawClient
+from tests.raw_client import RawClient, request
 
 BOTH = "sysjobsd.socket sysjobsd.service"
 
@@ -160,6 +161,26 @@ def test_sigterm_ends_it_at_once_and_leaves_jobs_alone(node: Node, alice: Place)
     assert unit(node, job, "InvocationID") == before
     assert unit(node, job, "ActiveState") == "active"
     assert alice.file("told") == alice.shell("ls told 2>/dev/null || :") == ""
+
+
+def test_no_call_is_refused_while_it_ends(node: Node, alice: Place) -> None:
+    """It's answered, or the connection ends and the call can be made again."""
+    clients, calls, answers = 8, 1000, []
+    pid = daemon(node, "MainPID")
+    with ExitStack() as stack:
+        connections = [stack.enter_context(RawClient(node)).socket for _ in range(clients)]
+        for connection in connections:
+            connection.sendall(request("List", {"limit": 1, "unfinished": True}) * calls)
+        node.run(["kill", "-TERM", pid])
+        for connection in connections:
+            received = b""
+            while data := connection.recv(1 << 20):
+                received += data
+            answers += received.split(b"\0")[:-1]
+    assert 0 < len(answers) < clients * calls, "it ended in the middle"
+    assert {answer for answer in answers if b"error" in answer} == set()
+    alice.run("queue")
+    assert daemon(node, "MainPID") != pid
 
 
 def test_systemd_is_reloaded_and_restarted_while_jobs_come_and_go(node: Node, alice: Place) -> None:

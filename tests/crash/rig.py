@@ -7,6 +7,7 @@ sysjobs tells of the first three by audit events (PEP 578), Python of the last: 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import mmap
 import os
@@ -133,7 +134,8 @@ class _Keeper:
             sys.addaudithook(self._fuse.burn)
             loop = asyncio.new_event_loop()
             daemon = Daemon(SYSTEM, self._settings, loop)
-            loop.run_until_complete(daemon.run(self._socket.dup()))
+            with contextlib.closing(daemon):
+                loop.run_until_complete(daemon.run(self._socket.dup()))
             status = 0
         except BaseException:
             logging.exception("the daemon failed")
