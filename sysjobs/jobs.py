@@ -77,7 +77,11 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Cancellation:
-    """Somebody's wish that the job ends: who, why, when, and the grace between SIGTERM and SIGKILL."""
+    """Somebody's wish that the job ends: who, why, when, and the grace between SIGTERM and SIGKILL.
+
+    The grace is always the time from the wish to the job's `kill_at`, and so tells when the wish came in the
+    one clock that nobody changes.
+    """
 
     uid: int
     user: str
@@ -159,10 +163,11 @@ class RunningSince:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The unit came to its end at `at`."""
+    """The unit came to its end at `at`, which was `monotonic` of CLOCK_MONOTONIC if that is known."""
 
     at: int
     outcome: Outcome
+    monotonic: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,8 +203,8 @@ def transition(job: Job, event: Event) -> Job:
                 return _end(replace(job, cancellation=cancellation), cancellation.at, _CANCELLED_WAITING)
             if job.cancellation is not None:
                 # A second cancel may only shorten the grace.
-                return replace(job, kill_at=min(kill_at, job.kill_at or kill_at))
-            return replace(job, cancellation=cancellation, kill_at=min(kill_at, job.kill_at or kill_at))
+                return _hasten(job, kill_at)
+            return _hasten(replace(job, cancellation=cancellation, kill_at=kill_at), job.kill_at or kill_at)
         case Launched(at=at, boot_id=boot_id, shard=shard, deadline=deadline):
             if job.status is not Status.PENDING:
                 return job
@@ -223,7 +228,7 @@ def transition(job: Job, event: Event) -> Job:
         case TimeLimitReached(kill_at=kill_at):
             if job.timed_out:
                 return job
-            return replace(job, timed_out=True, deadline=None, kill_at=min(kill_at, job.kill_at or kill_at))
+            return _hasten(replace(job, timed_out=True, deadline=None), kill_at)
         case NotStarted():
             if job.cancellation is not None:
                 return _end(job, job.cancellation.at, _CANCELLED_WAITING)
@@ -239,19 +244,39 @@ def transition(job: Job, event: Event) -> Job:
                 timed_out=False,
                 kill_at=None,
             )
-        case Ended(at=at, outcome=outcome):
-            return _end(job, at, outcome)
+        case Ended(at=at, outcome=outcome, monotonic=monotonic):
+            return _end(job, at, outcome, monotonic)
     raise AssertionError(event)
 
 
 _CANCELLED_WAITING = Outcome(Status.CANCELLED)
 
 
-def _end(job: Job, at: int, outcome: Outcome) -> Job:
+def _hasten(job: Job, kill_at: int) -> Job:
+    """SIGKILL follows at `kill_at`, or earlier if that was due already."""
+    if job.kill_at is None:
+        return replace(job, kill_at=kill_at)
+    sooner = max(0, job.kill_at - kill_at)
+    cancellation = job.cancellation
+    if cancellation is not None:
+        cancellation = replace(cancellation, grace=cancellation.grace - sooner / 1_000_000)
+    return replace(job, kill_at=job.kill_at - sooner, cancellation=cancellation)
+
+
+def _ended_before_cancel(job: Job, monotonic: int | None) -> bool:
+    """Not to be told from `at`: somebody may have set that clock in between."""
+    if job.cancellation is None or job.kill_at is None or monotonic is None:
+        return False
+    return monotonic < job.kill_at - round(job.cancellation.grace * 1_000_000)
+
+
+def _end(job: Job, at: int, outcome: Outcome, monotonic: int | None = None) -> Job:
     """The terminal job: its own outcome, or what we did to it before that."""
     status, reason = outcome.status, outcome.reason
     cancellation = job.cancellation
-    if cancellation is not None and (at >= cancellation.at or outcome.status is Status.CANCELLED):
+    if cancellation is not None and (
+        outcome.status is Status.CANCELLED or not _ended_before_cancel(job, monotonic)
+    ):
         status, reason = Status.CANCELLED, _cancel_reason(job, cancellation)
     elif job.timed_out and job.time_limit is not None and not _is_external(outcome):
         status = Status.FAILED_SETUP if job.running_at is None and job.has_setup else Status.FAILED

@@ -108,7 +108,7 @@ class Queue:
 
     def cancel(self, job: Job, cancellation: Cancellation) -> Job:
         """The job after somebody's wish that it ends."""
-        kill_at = self._clock.monotonic() + int(cancellation.grace * 1_000_000)
+        kill_at = self._clock.monotonic() + round(cancellation.grace * 1_000_000)
         return self._apply(job, CancelRequested(cancellation, kill_at))
 
     def after_commit(self, reply: Reply) -> None:

@@ -22,7 +22,7 @@ def events_of(job: Job, seen: Observation, now: int) -> list[Event]:
     if seen.running_at is not None and job.running_at is None:
         events.append(RunningSince(seen.running_at))
     if seen.outcome is not None:
-        events.append(Ended(seen.ended_at or now, seen.outcome))
+        events.append(Ended(seen.ended_at or now, seen.outcome, seen.ended_monotonic))
     return events
 
 

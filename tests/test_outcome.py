@@ -7,6 +7,8 @@ if the daemon saw systemd begin to stop it.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 
@@ -274,6 +276,11 @@ def test_has_ended(changes: dict[str, object], ended: bool) -> None:
 
 
 def test_end_time() -> None:
-    assert end_time(unit("failed", "exit-code", (1, 3), changed=8)) == 6
-    assert end_time(unit("failed", "exit-code", (0, 0), (1, 1), changed=8)) == 8
-    assert end_time(Unit()) is None
+    assert end_time(unit("failed", "exit-code", (1, 3), changed=8)) == (6, None)
+    assert end_time(unit("failed", "exit-code", (0, 0), (1, 1), changed=8)) == (8, None)
+    assert end_time(Unit()) == (None, None)
+    both = replace(
+        unit("failed", "exit-code", (1, 3), changed=8), main_exited_monotonic=1, changed_monotonic=2
+    )
+    assert end_time(both) == (6, 1)
+    assert end_time(replace(both, main_code=0)) == (8, 2)

@@ -131,10 +131,29 @@ def test_a_second_wish_only_shortens_the_grace(kill_at: int | None, second: int,
     assert transition(replace(job, time_limit=1.0), TimeLimitReached(second)).kill_at == expected
 
 
-def test_a_job_that_ended_before_the_cancel_keeps_its_own_end() -> None:
-    job = transition(queued(Status.RUNNING), cancel(NOW + 5))
-    ended = transition(job, Ended(NOW + 4, FAILED))
-    assert (ended.status, ended.reason) == (Status.FAILED, FAILED.reason)
+DAY = 86_400_000_000
+MINUTE = 60_000_000
+# When the wish came is kill_at - grace; the clock on the wall may show anything by the end.
+WISHES = {
+    "one": [cancel(kill_at=100 + MINUTE // 2)],
+    "two": [cancel(kill_at=100 + MINUTE // 2), cancel(uid=0, user="root", kill_at=200)],
+    "past its time limit": [TimeLimitReached(200), cancel(kill_at=100 + MINUTE // 2)],
+    "and then its time limit": [cancel(kill_at=100 + MINUTE // 2), TimeLimitReached(200)],
+}
+
+
+@pytest.mark.parametrize("at", [NOW, NOW - DAY, NOW + DAY])
+@pytest.mark.parametrize("wishes", WISHES.values(), ids=WISHES)
+def test_whether_a_job_ended_before_the_cancel_is_told_by_no_clock_on_the_wall(
+    wishes: list[Event], at: int
+) -> None:
+    job = queued(Status.RUNNING)
+    for wish in wishes:
+        job = transition(job, wish)
+    own = transition(replace(job, timed_out=False), Ended(at, FAILED, 99))
+    assert (own.status, own.reason) == (Status.FAILED, FAILED.reason)
+    for monotonic in (100, 300, None):
+        assert transition(job, Ended(at, TERMED, monotonic)).status is Status.CANCELLED
 
 
 ENDING: list[tuple[dict[str, object], int, tuple[str, str] | None]] = [
@@ -264,7 +283,10 @@ def check(before: Job, job: Job) -> None:
     assert job.has_setup or job.status not in (Status.SETTING_UP, Status.FAILED_SETUP)
     if job.status.terminal and job.status is not Status.SUCCEEDED:
         assert job.reason is not None
-    assert before.cancellation in (None, job.cancellation)
+    if before.cancellation is not None:
+        assert job.cancellation is not None
+        assert job.cancellation.grace <= before.cancellation.grace
+        assert replace(job.cancellation, grace=before.cancellation.grace) == before.cancellation
     assert job.attempt == before.attempt
 
 

@@ -31,6 +31,7 @@ class Observation:
     invocation_id: str | None = None
     running_at: int | None = None
     ended_at: int | None = None
+    ended_monotonic: int | None = None
     outcome: Outcome | None = None
 
 

@@ -77,9 +77,11 @@ def has_ended(unit: Unit) -> bool:
     return unit.over or unit.main_ended
 
 
-def end_time(unit: Unit) -> int | None:
-    """When: its main process' exit, else the unit's last change."""
-    return (unit.main_exited_at if unit.main_ended else None) or unit.changed_at
+def end_time(unit: Unit) -> tuple[int | None, int | None]:
+    """When, in both clocks: its main process' exit, else the unit's last change."""
+    if unit.main_ended and unit.main_exited_at is not None:
+        return unit.main_exited_at, unit.main_exited_monotonic
+    return unit.changed_at, unit.changed_monotonic
 
 
 def outcome(seen: Seen) -> Outcome:

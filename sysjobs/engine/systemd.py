@@ -330,12 +330,14 @@ class Systemd:
             cgroup=cgroup,
             limit=job.amount.memory,
         )
+        ended_at, ended_monotonic = end_time(unit)
         return Observation(
             job.id,
             empty=self._is_empty(job),
             invocation_id=unit.invocation_id,
             running_at=unit.main_started_at,
-            ended_at=end_time(unit),
+            ended_at=ended_at,
+            ended_monotonic=ended_monotonic,
             outcome=outcome(seen),
         )
 

@@ -36,6 +36,9 @@ class Unit:
     setup_code: int = 0
     setup_status: int = 0
     has_job: bool = False
+    # The same moments in CLOCK_MONOTONIC.
+    main_exited_monotonic: int | None = None
+    changed_monotonic: int | None = None
 
     @property
     def main_ended(self) -> bool:
@@ -167,4 +170,6 @@ _FIELDS = {
     "ExecMainStartTimestamp": ("main_started_at", _time),
     "ExecMainExitTimestamp": ("main_exited_at", _time),
     "StateChangeTimestamp": ("changed_at", _time),
+    "ExecMainExitTimestampMonotonic": ("main_exited_monotonic", _time),
+    "StateChangeTimestampMonotonic": ("changed_monotonic", _time),
 }
