@@ -87,6 +87,9 @@ RuntimeMaxUSec, TERM ignored | failed timeout   | 2,9   |       | run   | FAILED
 RuntimeMaxUSec, trap exits 0 | failed timeout   | 1,0   |       | run   | SUCCEEDED
 StopUnit, dies by TERM       | dead success     | 2,15  |       | run   | CANCELLED stopped          | same
 StopUnit, trap exits 0       | dead success     | 1,0   |       | run   | CANCELLED stopped          | same
+exit 3, then a reset         | dead success     | 1,3   |       | run   | FAILED exit-code
+SIGKILL, then a reset        | dead success     | 2,9   |       | run   | FAILED_DRIVER killed
+setup exits 1, then a reset  | dead success     | 0,0   | 1,1   | setup | FAILED_SETUP setup
 StopUnit, unloaded since     | gone             |       |       | run   | FAILED_DRIVER lost         | same
 StopUnit, trap exits 5       | failed exit-code | 1,5   |       | run   | FAILED exit-code           | stopped
 StopUnit, TERM ignored       | failed timeout   | 2,9   |       | run   | FAILED_DRIVER unit-timeout | stopped

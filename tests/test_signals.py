@@ -24,6 +24,10 @@ STOPPING: list[Signal] = [
     (NAME, SERVICE, {"ExecMainCode": 0, "Result": b"success"}),
     (NAME, UNIT, {"ActiveState": b"deactivating"}),
 ]
+RESET: list[Signal] = [
+    (NAME, SERVICE, {"ExecMainCode": 1, "ExecMainStatus": 1, "Result": b"success"}),
+    (NAME, UNIT, {"ActiveState": b"inactive", "SubState": b"dead"}),
+]
 REMOVED: Signal = (NAME, UNLOADED, {})
 
 CASES: list[tuple[str, list[Signal], list[int], list[int]]] = [
@@ -61,6 +65,15 @@ def test_wherever_a_batch_ends(cut: int) -> None:
         if changed and tracked[42].unit.main_ended:
             assert tracked[42].unit.active_state == "failed"
     assert changed == ([42] if cut < 4 else [])
+    assert tracked[42].unit == Unit("failed", "failed", "exit-code", "01" * 16, 1, 1, 5)
+
+
+@pytest.mark.parametrize("cut", [4, 5])
+def test_a_reset_is_not_how_a_unit_ended(cut: int) -> None:
+    tracked = followed()
+    signals = STARTING + ENDING + RESET
+    for batch in (signals[:cut], signals[cut:]):
+        take_in(tracked, batch)
     assert tracked[42].unit == Unit("failed", "failed", "exit-code", "01" * 16, 1, 1, 5)
 
 

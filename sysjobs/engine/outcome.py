@@ -34,6 +34,8 @@ _FAULTS = frozenset(
     for name in ("SEGV", "BUS", "FPE", "ILL", "ABRT", "TRAP", "SYS", "PIPE", "XCPU", "XFSZ")
 )
 
+_CLEAN = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE)
+
 # Steps of the start script (`engine.script.STEPS`) that come before the command.
 _STEPS = {
     "log": ("no-log", "its log can't be opened; see that the log directory can be written and has room"),
@@ -94,8 +96,8 @@ def outcome(seen: Seen) -> Outcome:
     if unit.result == "oom-kill":
         code, text = oom.sentence(seen.kill, seen.cgroup, seen.limit, setup=main is None)
         return Outcome(Status.FAILED_DRIVER, Reason(code, text), main, setup)
-    if seen.stopped or unit.active_state == "inactive":
-        # By itself a unit stays active or fails: only being stopped leads here.
+    if seen.stopped or (unit.active_state == "inactive" and _is_clean(main) and _is_clean(setup)):
+        # By itself a unit stays active or fails: only being stopped leads here, or a reset after it failed.
         return _stopped(seen, main, setup)
     if main is not None:
         return _main_outcome(main, setup, traces, timeout=unit.result == "timeout")
@@ -161,6 +163,11 @@ def _start_failure(code: int, traces: Traces, phase: str) -> Reason | None:
         "start", f"its start script failed with status {traces.failed_code}"
     )  # fmt: skip
     return Reason(name, f"Could not be started: {why}.")
+
+
+def _is_clean(end: Exit | None) -> bool:
+    """Whether systemd takes this for no failure."""
+    return end is None or end.code == 0 or end.signal in _CLEAN
 
 
 def _stopped(seen: Seen, main: Exit | None, setup: Exit | None) -> Outcome:

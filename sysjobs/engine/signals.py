@@ -46,6 +46,10 @@ def take_in(tracked: Mapping[int, Tracked], signals: Iterable[Signal]) -> tuple[
         if interface == UNLOADED:
             unloaded[job_id] = None
             continue
+        if one.unit.active_state == "failed":
+            # All that can follow is that somebody resets it, and that isn't how it ended.
+            changed[job_id] = None
+            continue
         one.unit = unit = updated(one.unit, changes)
         if interface == UNIT:
             if unit.stopping and not unit.main_ended and unit.result == "success":

@@ -320,12 +320,12 @@ class Systemd:
             # Signals don't carry how ExecStartPre ended.
             pre = self.bus.get(job.unit, SERVICE, "ExecStartPre", "a(sasbttttuii)")
             unit = tracked.unit = updated(unit, {"ExecStartPre": pre})
-        stopped = tracked.stopped or (unit.active_state == "inactive" and not tracked.released)
+        inactive = unit.active_state == "inactive" and not tracked.released
         seen = Seen(
             unit,
             Traces("run") if unit.main_ended and unit.main_status == 0 else self._files.traces(job),
-            stopped=stopped,
-            rebooting=stopped and self._is_going_down(),
+            stopped=tracked.stopped,
+            rebooting=(tracked.stopped or inactive) and self._is_going_down(),
             kill=self._kills.get(job.id),
             cgroup=cgroup,
             limit=job.amount.memory,
