@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
+
+_GONE = (errno.ENOENT, errno.ENODEV)
 
 
 def controllers(path: str) -> list[str]:
@@ -19,8 +22,9 @@ def is_populated(path: str) -> bool:
     """Whether any process is left in or below the cgroup at `path`. systemd removes one that is empty."""
     try:
         fd = os.open(f"{path}/cgroup.events", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
+    except OSError as error:
+        # Without descriptors, say, nobody knows; then it isn't taken for empty.
+        return error.errno not in _GONE
     try:
         return _says_populated(fd)
     finally:
@@ -45,9 +49,11 @@ class EmptyWatch:
             return
         try:
             fd = os.open(f"{path}/cgroup.events", os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            # It became empty, and so was removed, since it was looked at.
-            self._early.append(key)
+        except OSError as error:
+            if error.errno in _GONE:
+                # It became empty, and so was removed, since it was looked at.
+                self._early.append(key)
+            # Else it can't be watched now: its job's grace ends it.
             return
         self._keys[fd] = key
         # The kernel marks the file as urgent until what it says has been read through this descriptor.

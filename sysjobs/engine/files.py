@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from sysjobs.engine import StartFailed
+from sysjobs.engine import ConnectionLost, StartFailed
 from sysjobs.engine.script import STEPS, Files, Traces, run_script, setup_script
 from sysjobs.jobs import Job, Reason
 from sysjobs.payload import Payload
@@ -67,7 +67,7 @@ class JobFiles:
         return f"{self.log_directory(job)}/{job.id}{attempt}{'.setup' if setup else ''}.log"
 
     def prepare(self, job: Job, payload: Payload) -> Files:
-        """Write the scripts and see that the log directory is there. Raises StartFailed."""
+        """Write the scripts and see that the log directory is there. Raises StartFailed, ConnectionLost."""
         files = self.files(job)
         scripts = {files.run: run_script(job, payload, files, self.log(job).encode())}
         if job.has_setup:
@@ -82,6 +82,7 @@ class JobFiles:
                 self._make_room()
                 self._write_all(job, files, scripts)
         except OSError as error:
+            _fail_if_scarce(error)
             text = f"Could not be started: {error.filename or files.directory}: {error.strerror}."
             raise StartFailed(Reason("no-files", text)) from None
         return files
@@ -224,12 +225,19 @@ def _read(path: str) -> str | None:
     """The first line of a small file in which its user may have written anything."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-    except OSError:
+    except OSError as error:
+        _fail_if_scarce(error)
         return None
     try:
         return os.read(fd, _SMALL).partition(b"\n")[0].decode("ascii", "replace").strip()
     finally:
         os.close(fd)
+
+
+def _fail_if_scarce(error: OSError) -> None:
+    """What the daemon lacks for now says nothing about a job: it is looked at again later."""
+    if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+        raise ConnectionLost(f"{error.filename}: {error.strerror}") from None
 
 
 def _code(text: str | None) -> int | None:

@@ -260,7 +260,6 @@ class Systemd:
             return Observation(job.id, held=False, empty=self._is_empty(job))
         unit = self._read(job)
         if unit is None:
-            self._tracked.pop(job.id, None)
             return self._absent(job)
         tracked = self._tracked.setdefault(job.id, Tracked(job))
         tracked.unit = unit
@@ -312,9 +311,7 @@ class Systemd:
         if not has_ended(unit):
             return Observation(job.id, invocation_id=unit.invocation_id, running_at=unit.main_started_at)
         cgroup = self._cgroup(job).removeprefix(_CGROUPS)
-        if unit.result == "oom-kill" and not tracked.released and job.id not in self._kills:
-            if job.id not in self._kernel_log:
-                self._kernel_log.search(job.id, job.started_at or 0, lambda log: find_kill(log, cgroup))
+        if unit.result == "oom-kill" and not tracked.released and not self._kernel_said(job, cgroup):
             return Observation(job.id, invocation_id=unit.invocation_id, running_at=unit.main_started_at)
         if not unit.main_ended and unit.setup_code == 0 and job.has_setup:
             # Signals don't carry how ExecStartPre ended.
@@ -341,8 +338,21 @@ class Systemd:
             outcome=outcome(seen),
         )
 
+    def _kernel_said(self, job: Job, cgroup: str) -> bool:
+        """Whether it is known by now what the kernel says of this job's memory; else it is looked for."""
+        if job.id not in self._kills and job.id not in self._kernel_log:
+            # Not later than a minute ago, whatever was done to the clock since the job began.
+            since = min(job.started_at or 0, time.time_ns() // 1000 - 60_000_000)
+            try:
+                self._kernel_log.search(job.id, since, lambda log: find_kill(log, cgroup))
+            except OSError as error:
+                log.warning("%s: the kernel's log can't be searched: %s", job.unit, error.strerror)
+                self._kills[job.id] = None
+        return job.id in self._kills
+
     def _absent(self, job: Job) -> Observation:
         """No unit: either nothing ever began, or its end was missed."""
+        self._tracked.pop(job.id, None)
         begun = self._files.traces(job).phase is not None
         ending = outcome(Seen(None, rebooting=self._is_going_down())) if begun else None
         return Observation(job.id, begun=begun, held=False, empty=self._is_empty(job), outcome=ending)
