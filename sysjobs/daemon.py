@@ -19,14 +19,16 @@ from collections.abc import Callable, Sequence
 from sysjobs import __version__
 from sysjobs.capacity import capacity
 from sysjobs.config import SYSTEM, Paths, Settings, read_settings
-from sysjobs.engine import ConnectionLost
+from sysjobs.engine import Answer, ConnectionLost
 from sysjobs.engine.files import JobFiles
 from sysjobs.engine.systemd import Systemd
 from sysjobs.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, SysjobsError
 from sysjobs.handlers import Handlers
+from sysjobs.listener import Listener
 from sysjobs.ports import StorageFailed
 from sysjobs.queue import Queue
 from sysjobs.server import Server
+from sysjobs.service import Notifier, listening_socket, start_logging
 from sysjobs.store import Store
 from sysjobs.store.database import damaged
 
@@ -36,10 +38,9 @@ EXIT_CONFIG = 78
 """Starting again won't help (EX_CONFIG); the unit has it in RestartPreventExitStatus=."""
 
 CHECK_EVERY = 60.0
-"""Seconds between two looks at all units, for what no signal told."""
+"""Seconds between two looks at all units, for what no signal told. A reload is another one."""
 
 RETRY = 1.0
-_FIRST_FD = 3
 
 
 class SystemClock:
@@ -58,6 +59,9 @@ class Daemon:
         self._timer: asyncio.TimerHandle | None = None
         self._retrying: asyncio.TimerHandle | None = None
         self._status = ""
+        self._notifier = Notifier()
+        self._trouble = ""
+        self._knocking: Answer | None = None
         clock = SystemClock()
         files = JobFiles(paths.scripts, paths.logs)
         self._engine = Systemd(paths.systemd, files, settings.keep_failed)
@@ -74,19 +78,18 @@ class Daemon:
         self._loop.add_signal_handler(signal.SIGHUP, self._reload)
         self._loop.add_reader(self._engine.fileno(), self._take_events)
         self._start()
-        # Not create_unix_server(): from Python 3.13 on it would remove systemd's socket when it closes.
-        server = await self._loop.create_server(self.server, sock=sock, backlog=socket.SOMAXCONN)
-        notify(f"READY=1\nSTATUS={self._describe()}")
+        listener = Listener(self._loop, sock, self.server)
+        self._notifier.tell(f"READY=1\nSTATUS={self._describe()}", must=True)
         self._feed_watchdog()
         self._loop.call_later(CHECK_EVERY, self._check)
         try:
             await stop.wait()
         finally:
-            notify("STOPPING=1")
-            server.close()
+            self._notifier.tell("STOPPING=1")
+            listener.close()
 
     def close(self) -> None:
-        """Once the loop has ended: until then requests may come in, and are answered."""
+        """Only when the loop has stopped: what is ready in its last round is still answered."""
         self._engine.close()
         self._store.close()
 
@@ -112,22 +115,39 @@ class Daemon:
 
     def _lost(self, error: ConnectionLost) -> None:
         """systemd restarted itself or doesn't answer: go on without it until it does."""
-        log.warning("no connection to systemd, trying again: %s", error)
+        if str(error) != self._trouble:
+            self._trouble = str(error)
+            log.warning("out of touch with systemd, so that no job starts or ends meanwhile: %s", error)
         self._queue.disconnected()
         self._engine.close()
-        self._retry(self._reconnect)
+        self._retry(self._knock)
 
     def _retry(self, action: Callable[[], None]) -> None:
         if self._retrying is not None:
             self._retrying.cancel()
         self._retrying = self._loop.call_later(RETRY, action)
 
-    def _reconnect(self) -> None:
+    def _knock(self) -> None:
+        """Connect once systemd answers, which may take it as long as it wants: everything else goes on."""
+        if self._knocking is not None:
+            return
+        try:
+            self._knocking = self._engine.knock()
+        except ConnectionLost as error:
+            self._lost(error)
+            return
+        self._loop.add_reader(self._knocking.fileno(), self._answered, self._knocking)
+
+    def _answered(self, knocking: Answer) -> None:
+        self._loop.remove_reader(knocking.fileno())
+        knocking.close()
+        self._knocking = None
         try:
             self._engine.connect()
         except ConnectionLost as error:
             self._lost(error)
             return
+        self._trouble = ""
         log.warning("connected to systemd again")
         self._reconcile()
 
@@ -151,12 +171,16 @@ class Daemon:
 
     def _check(self) -> None:
         self._loop.call_later(CHECK_EVERY, self._check)
+        self._look()
+
+    def _look(self) -> None:
+        """See whether all is as the signals said."""
         if self._queue.online:
             self._guarded(self._queue.check)
         status = self._describe()
         if status != self._status:
             self._status = status
-            notify(f"STATUS={status}")
+            self._notifier.tell(f"STATUS={status}")
 
     # The loop
 
@@ -213,60 +237,18 @@ class Daemon:
         self._handlers.settings = settings
         self._engine.keep_failed = settings.keep_failed
         log.info("settings were read again")
+        # Whoever reloads it when something looks wrong wants it to look, too.
+        self._look()
 
     def _feed_watchdog(self) -> None:
         period = int(os.environ.get("WATCHDOG_USEC", 0)) / 1_000_000
         if period:
-            notify("WATCHDOG=1")
+            self._notifier.tell("WATCHDOG=1")
             self._loop.call_later(period / 3, self._feed_watchdog)
 
     def _describe(self) -> str:
         running, waiting = self._queue.counts()
         return f"{running} running, {waiting} waiting"
-
-
-def notify(message: str) -> None:
-    """Tell systemd about this service (sd_notify(3))."""
-    address = os.environ.get("NOTIFY_SOCKET", "")
-    if address:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
-            sock.sendto(message.encode(), "\0" + address[1:] if address[0] == "@" else address)
-
-
-def listening_socket(paths: Paths) -> socket.socket:
-    """The socket that systemd opened for this service, or one of our own where it was started by hand."""
-    if os.environ.get("LISTEN_PID") == str(os.getpid()) and os.environ.get("LISTEN_FDS") == "1":
-        os.set_inheritable(_FIRST_FD, False)
-        return socket.socket(fileno=_FIRST_FD)
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    paths.socket.unlink(missing_ok=True)
-    sock.bind(str(paths.socket))
-    paths.socket.chmod(0o666)
-    sock.listen(socket.SOMAXCONN)
-    return sock
-
-
-class _JournalFormatter(logging.Formatter):
-    """Each line with the priority that journald reads from its beginning (sd-daemon(3))."""
-
-    _PRIORITIES = {
-        logging.DEBUG: 7,
-        logging.INFO: 6,
-        logging.WARNING: 4,
-        logging.ERROR: 3,
-        logging.CRITICAL: 2,
-    }
-
-    def format(self, record: logging.LogRecord) -> str:
-        prefix = f"<{self._PRIORITIES.get(record.levelno, 6)}>"
-        return "\n".join(prefix + line for line in super().format(record).splitlines())
-
-
-def _start_logging() -> None:
-    handler = logging.StreamHandler()
-    in_journal = "JOURNAL_STREAM" in os.environ
-    handler.setFormatter(_JournalFormatter() if in_journal else logging.Formatter("sysjobsd: %(message)s"))
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
 
 
 def _make_directories(paths: Paths) -> None:
@@ -293,17 +275,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments not in ([], ["--check"]):
         sys.stderr.write(_USAGE)
         return EXIT_USAGE
-    _start_logging()
+    start_logging()
     try:
         if arguments:
             capacity(read_settings(SYSTEM.settings))
             return EXIT_OK
         _make_directories(SYSTEM)
         loop = asyncio.new_event_loop()
-        with contextlib.closing(loop):
-            daemon = Daemon(SYSTEM, read_settings(SYSTEM.settings), loop)
-            with contextlib.closing(daemon):
-                loop.run_until_complete(daemon.run(listening_socket(SYSTEM)))
+        with (
+            contextlib.closing(loop),
+            contextlib.closing(Daemon(SYSTEM, read_settings(SYSTEM.settings), loop)) as daemon,
+        ):
+            loop.run_until_complete(daemon.run(listening_socket(SYSTEM)))
     except SysjobsError as error:
         log.error("%s %s", error.message, error.hint)
         return EXIT_CONFIG

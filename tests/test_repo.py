@@ -60,6 +60,8 @@ LAYERS: dict[str, list[set[str]]] = {
     "edges": [
         {"sysjobs.client", "sysjobs.connection", "sysjobs.context"},
         {"sysjobs.capacity"},
+        {"sysjobs.service"},
+        {"sysjobs.listener"},
         {
             "sysjobs.engine.bus",
             "sysjobs.engine.cgroups",
@@ -94,7 +96,7 @@ NOT_FOR_THE_CLI = {
 OWNERS = {
     "pystemd": {"sysjobs.engine.bus"},
     "sqlite3": {"sysjobs.store.*"},
-    "asyncio": {"sysjobs.daemon", "sysjobs.server", "sysjobs.turns"},
+    "asyncio": {"sysjobs.daemon", "sysjobs.listener", "sysjobs.server", "sysjobs.turns"},
     "click": {"sysjobs.cli.*"},
     "tabulate": {"sysjobs.cli.*"},
     "psutil": {"sysjobs.capacity"},

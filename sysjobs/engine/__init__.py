@@ -59,6 +59,13 @@ class ConnectionLost(Exception):
     """
 
 
+class Answer(Protocol):
+    """What becomes readable when the engine answers."""
+
+    def fileno(self) -> int: ...
+    def close(self) -> None: ...
+
+
 class Engine(Protocol):
     boot_id: str
     """Which boot of the machine this is."""
@@ -68,6 +75,9 @@ class Engine(Protocol):
 
     holds_memory: bool
     """Whether a job that asks for memory is held to it, once connected."""
+
+    def knock(self) -> Answer:
+        """Ask whether there is somebody to connect to, and don't wait for it. Raises ConnectionLost."""
 
     def connect(self) -> None:
         """Open the connection that events come by. Raises ConnectionLost."""

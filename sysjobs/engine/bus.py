@@ -11,6 +11,7 @@ import functools
 import os
 import select
 import signal
+import socket
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -52,6 +53,30 @@ class CallFailed(Exception):
         self.text = text
 
 
+class Knock:
+    """A connection by which systemd shows that it's there, before one is opened that everybody waits for.
+
+    Opening one waits for the answer, up to 90 s: SYSTEMD_BUS_TIMEOUT isn't for that part.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        try:
+            self._socket.connect(address)
+            # As D-Bus connections begin, in the name of root.
+            self._socket.send(b"\0AUTH EXTERNAL 30\r\n")
+        except OSError as error:
+            self._socket.close()
+            raise ConnectionLost(f"systemd can't be reached at {address}: {error.strerror}") from None
+
+    def fileno(self) -> int:
+        """Readable once it has answered, or has closed the connection, as it does when it restarts itself."""
+        return self._socket.fileno()
+
+    def close(self) -> None:
+        self._socket.close()
+
+
 class Bus:
     """Calls of the manager, and signals of units whose names begin with `prefix`."""
 
@@ -70,7 +95,11 @@ class Bus:
         self._bus.match_signal(None, None, _PROPERTIES, b"PropertiesChanged", self._callbacks[0])
         self._bus.match_signal(None, _MANAGER_PATH, _MANAGER, b"UnitRemoved", self._callbacks[1])
         # Of our own: a connection that breaks closes its descriptor, which is still waited for then.
-        self._fd = os.dup(self._bus.get_fd())
+        try:
+            self._fd = os.dup(self._bus.get_fd())
+        except OSError as error:
+            self._bus.close()
+            raise ConnectionLost(f"systemd can't be waited for: {error.strerror}") from None
         self._poll = select.poll()
         self._poll.register(self._fd, select.POLLIN)
 

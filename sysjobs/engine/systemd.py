@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sysjobs.engine import ConnectionLost, Observation, StartFailed, StartResult
-from sysjobs.engine.bus import Bus, CallFailed
+from sysjobs.engine.bus import Bus, CallFailed, Knock
 from sysjobs.engine.cgroups import EmptyWatch, controllers, is_populated
 from sysjobs.engine.files import JobFiles
 from sysjobs.engine.journal import KernelLog
@@ -56,6 +56,9 @@ class Systemd:
         self.boot_id = _BOOT_ID.read_text("ascii").strip()
         self.booted_at = 0
         self.holds_memory = True
+
+    def knock(self) -> Knock:
+        return Knock(self._address)
 
     def connect(self) -> None:
         self.close()
