@@ -145,6 +145,8 @@ KINDS = [
                before="install -d -o dave -m 500 /var/log/sysjobs/dave"),
     starts_not("logs not the user's", "-- true", "/var/log/sysjobs/erin: is not a directory that belongs",
                "no-files", user="erin", before="install -d /var/log/sysjobs/erin"),
+    starts_not("its name is taken", "-- true", "exists already and is not this job's", "name-taken",
+               before='systemd-run --quiet --unit "sysjobs-$id" sleep infinity', exit_code=None),
     # Ended by sysjobs.
     runs("time limit", WAIT, "FAILED", signal=15, **LIMIT),
     runs("time limit, ignored", f"trap '' TERM; {WAIT}", "FAILED", signal=9, **LIMIT),
@@ -257,6 +259,13 @@ def test_none_is_lost_and_none_doubled(crowd: Crowd, node: Node) -> None:
     assert len(ids) >= PROCESSES * JOBS_EACH
     assert sorted(ids) == sorted(set(ids)) == sorted(crowd.jobs)[1:]
     assert crowd.begun == Counter(job for number, job in crowd.submitted if KINDS[number].begins)
+
+
+def test_whoever_took_a_name_keeps_it(crowd: Crowd, node: Node) -> None:
+    taken = [f"sysjobs-{job}" for number, job in crowd.submitted if "taken" in KINDS[number].name]
+    node.sh("systemctl restart sysjobsd && sysjobs queue >/dev/null")
+    node.run(["systemctl", "is-active", *taken])
+    node.run(["systemctl", "stop", *taken])
 
 
 def test_reasons_are_sentences(crowd: Crowd) -> None:

@@ -156,7 +156,11 @@ class Systemd:
         self._kills.pop(job.id, None)
         tracked = self._tracked.get(job.id)
         if tracked is None:
-            tracked = self._tracked[job.id] = Tracked(job, self._read(job) or Unit())
+            unit = self._read(job)
+            if unit is None:
+                # What has its name, if anything, is somebody else's.
+                return Observation(job.id, held=False, empty=self._is_empty(job))
+            tracked = self._tracked[job.id] = Tracked(job, unit)
         tracked.released = True
         if tracked.unit.active_state == "failed":
             return self._observation(tracked)
