@@ -17,7 +17,7 @@ from sysjobs.answers import JobDetails, JobView
 from sysjobs.cli.envfile import parse_env
 from sysjobs.config import Settings, read_settings
 from sysjobs.engine.files import JobFiles
-from sysjobs.engine.oom import find_kill
+from sysjobs.engine.oom import Entry, Killer, OomKill, Victim, entries, find_kill
 from sysjobs.engine.script import STEPS, run_script, setup_script
 from sysjobs.errors import ConfigError, Refused, SysjobsError
 from sysjobs.payload import Payload, dump_payload, load_payload
@@ -215,19 +215,34 @@ def test_env_files_say_what_they_mean(name: str, value: str) -> None:
     assert parse_env(f'export {name}="{quoted}" # why\n'.encode(), "FILE") == {name: value.encode()}
 
 
-KERNEL = st.sampled_from(
+JOURNAL = st.sampled_from(
     [
         "oom-kill:constraint=CONSTRAINT_MEMCG", ",oom_memcg=/a", ",task_memcg=/a", ",task=x", ",pid=1",
         ",uid=0", "Killed process 1 (x) total-vm:1kB, anon-rss:1kB, file-rss:1kB, shmem-rss:1kB",
-        "(", ")", "\n", ",pid=99999999999",
+        "(", ")", "\n", ",pid=99999999999", "a: systemd-oomd killed 1 process", "Killed /a due to (",
+        "9" * 5000, "sending SIGTERM to process ", "1", ' uid 1 "x": ', ", VmRSS ", " MiB",
     ]
 )  # fmt: skip
 
 
-@given(st.lists(KERNEL | st.text(max_size=5), max_size=12).map("".join))
-def test_kernel_logs(log: str) -> None:
-    found = find_kill(log, "/a")
-    assert found is None or found.process is not None
+LINES = st.lists(JOURNAL | st.text(max_size=5), max_size=12).map("".join)
+ENTRIES = st.builds(Entry, st.just(1), st.sampled_from(["systemd", *Killer]), LINES)
+
+
+@given(st.lists(ENTRIES, max_size=3), st.booleans())
+def test_lines_of_the_journal(log: list[Entry], all_of_it: bool) -> None:
+    found = find_kill(log, Victim("/a", 1, since=0, until=2, all_of_it=all_of_it))
+    assert found is None or isinstance(found, OomKill)
+
+
+FIELDS = st.sampled_from(["MESSAGE", "_TRANSPORT", "SYSLOG_IDENTIFIER", "__REALTIME_TIMESTAMP"])
+
+
+@given(st.lists(st.dictionaries(FIELDS, VALUES).map(json.dumps) | st.text(max_size=9), max_size=3))
+def test_output_of_journalctl(lines: list[str]) -> None:
+    for entry in entries("\n".join(lines).encode("utf-8", "surrogatepass")):
+        assert isinstance(entry.at, int)
+        assert isinstance(entry.text, str)
 
 
 @given(st.dictionaries(st.sampled_from(["phase", "failed", "setup-code"]), st.binary(max_size=100)))

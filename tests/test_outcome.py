@@ -12,7 +12,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
-from sysjobs.engine.outcome import Seen, end_time, has_ended, outcome
+from sysjobs.engine.oom import Killer, OomKill
+from sysjobs.engine.outcome import Seen, asks_journal, end_time, has_ended, outcome
 from sysjobs.engine.script import Traces
 from sysjobs.engine.units import Unit, updated
 from sysjobs.jobs import Exit, Outcome, Status
@@ -139,6 +140,49 @@ def test_nobody_seen_stopping_it(end: Unit | None, traces: Traces, expected: str
     elif end is not None:
         assert found.main == exit_of(end.main_code, end.main_status)
         assert found.setup == exit_of(end.setup_code, end.setup_status)
+
+
+# Only where somebody may have killed it, and it wasn't us, does it wait for what the journal has.
+ASKING = {
+    *("SIGKILL from outside", "SIGTERM to main", "setup is killed"),
+    *("TimeoutStartUSec of setup", "RuntimeMaxUSec", "RuntimeMaxUSec, TERM ignored"),
+    *("StopUnit, TERM ignored", "StopUnit, dies by TERM", "StopUnit during setup"),
+    *("OOM of main, stop or kill", "OOM of a child, stop", "OOM of a child, kill", "OOM of setup"),
+    *("OOM of the slice, stop", "OOM of main, continue", "OOM of the slice, continue"),
+}
+
+
+@pytest.mark.parametrize(("what", "end", "traces"), [row[:3] for row in ROWS], ids=[row[0] for row in ROWS])
+def test_what_the_journal_is_asked_about(what: str, end: Unit | None, traces: Traces) -> None:
+    assert asks_journal(Seen(end, traces)) == (what in ASKING)
+    ran_out = end is not None and end.result == "oom-kill"
+    assert asks_journal(Seen(end, traces, stopped=True)) == ran_out
+    assert asks_journal(Seen(end, traces, told=True)) == ran_out
+
+
+EARLYOOM = OomKill(Killer.EARLYOOM, "py", 1 << 20)
+AT_LIMIT = OomKill(Killer.KERNEL, "py", 1 << 20, "/a/sysjobs-42.service")
+IN_SLICE = OomKill(Killer.KERNEL, "py", 1 << 20, "/a")
+OF_MACHINE = OomKill(Killer.KERNEL, "py", 1 << 20)
+OOM_OF_MAIN = unit("failed", "oom-kill", (2, 9))
+KILLS = [
+    (unit("exited", "success", (2, 15)), EARLYOOM, "oom-earlyoom, SIGTERM"),
+    (unit("failed", "signal", (2, 9)), EARLYOOM, "oom-earlyoom, SIGKILL"),
+    (unit("failed", "signal", (0, 0), (2, 15)), EARLYOOM, "oom-earlyoom; setup: SIGTERM"),
+    (unit("failed", "signal", (2, 9)), OF_MACHINE, "oom-machine, SIGKILL"),
+    (OOM_OF_MAIN, OomKill(Killer.OOMD, why="for pressure"), "oom-oomd, SIGKILL"),
+    (OOM_OF_MAIN, IN_SLICE, "oom-slice, SIGKILL"),
+    (OOM_OF_MAIN, AT_LIMIT, "oom, SIGKILL"),
+]
+
+
+@pytest.mark.parametrize(("end", "kill", "expected"), KILLS)
+def test_whom_the_journal_names(end: Unit, kill: OomKill, expected: str) -> None:
+    traces = RUN if end.main_ended else SETUP
+    assert told(outcome(Seen(end, traces, kill=kill, cgroup=SERVICE))) == f"FAILED_DRIVER {expected}"
+
+
+SERVICE = "/a/sysjobs-42.service"
 
 
 def exit_of(code: int, status: int) -> Exit | None:

@@ -289,6 +289,46 @@ def test_a_child_that_stays_delays_nothing(crowd: Crowd) -> None:
             assert ended - started < timedelta(seconds=20), crowd.jobs[job_id]
 
 
+# What earlyoom prints; tests/test_vm.py has the real one.
+SAY = """echo 'sending SIGTERM to process {pid} uid 1000 "sleep": badness 950, VmRSS 300 MiB'"""
+SAYERS = [
+    ("root", "systemd-run --quiet --wait -p SyslogIdentifier=earlyoom sh -c {say}", "oom-earlyoom"),
+    ("alice", "sh -c {say} | logger --tag earlyoom", "signal"),
+]
+
+
+@pytest.mark.parametrize(("user", "command", "code"), SAYERS)
+def test_whom_to_believe(node: Node, user: str, command: str, code: str) -> None:
+    queue = QueueOnNode(node)
+    job = queue.submit("--", "sleep", "1000")
+    pid = main_pid(node, job)
+    node.sh(f"{command.format(say=shlex.quote(SAY.format(pid=pid)))}; kill {pid}", user=user)
+    queue.wait(job)
+    assert (queue.show(job)["reason_code"], queue.show(job)["signal"]) == (code, 15)
+
+
+def test_a_journal_that_does_not_answer_costs_the_detail_alone(node: Node) -> None:
+    queue = QueueOnNode(node)
+    job = queue.submit("--", "sleep", "1000")
+    pid = main_pid(node, job)
+    journald = node.run(["systemctl", "show", "-P", "MainPID", "systemd-journald"]).stdout.decode().strip()
+    node.run(["kill", "-STOP", journald])
+    try:
+        node.run(["kill", "-KILL", pid])
+        queue.wait(job, timeout=20)
+        ended = queue.show(job)
+        # It keeps nobody else waiting.
+        assert queue.wait(queue.submit("--", "true"), timeout=2) == 0
+    finally:
+        node.run(["kill", "-CONT", journald])
+    assert (ended["status"], ended["reason_code"]) == ("FAILED_DRIVER", "killed")
+
+
+def main_pid(node: Node, job: int) -> str:
+    node.wait_for(f'[ "$(systemctl show -P SubState sysjobs-{job})" = running ]')
+    return node.run(["systemctl", "show", "-P", "MainPID", f"sysjobs-{job}"]).stdout.decode().strip()
+
+
 @pytest.mark.parametrize("reload", ["daemon-reload", "daemon-reexec"])
 def test_systemd_starts_anew(node: Node, reload: str) -> None:
     """Systemd 252 forgets how a setup ended, if it is reloaded while that runs."""

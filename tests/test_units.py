@@ -153,14 +153,20 @@ UPDATES: list[tuple[dict[str, object], dict[str, object]]] = [
     ({"Job": (7, b"/org/freedesktop/systemd1/job/7")}, {"has_job": True}),
     ({"InvocationID": [0xAB, *range(15)]}, {"invocation_id": "ab000102030405060708090a0b0c0d0e"}),
     ({"InvocationID": []}, {"invocation_id": None}),
-    ({"ExecMainCode": 2, "ExecMainStatus": 15}, {"main_code": 2, "main_status": 15}),
+    (
+        {"ExecMainPID": 7, "ExecMainCode": 2, "ExecMainStatus": 15},
+        {"main_pid": 7, "main_code": 2, "main_status": 15},
+    ),
     (
         {"ExecMainStartTimestamp": 5, "ExecMainExitTimestamp": 0},
         {"main_started_at": 5, "main_exited_at": None},
     ),
     ({"StateChangeTimestamp": 9}, {"changed_at": 9}),
     ({"ExecStartPre": []}, {}),
-    ({"ExecStartPre": [(b"sh", [b"sh"], False, 1, 1, 2, 2, 3, 1, 7)]}, {"setup_code": 1, "setup_status": 7}),
+    (
+        {"ExecStartPre": [(b"sh", [b"sh"], False, 1, 1, 2, 2, 3, 1, 7)]},
+        {"setup_pid": 3, "setup_code": 1, "setup_status": 7},
+    ),
 ]
 
 

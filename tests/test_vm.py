@@ -16,6 +16,7 @@ from tests.node import Vm
 from tests.queue_on_node import QueueOnNode
 
 EAT = "python3 -c 'x = b\"x\" * (400 << 20)'"
+EAT_AND_WAIT = EAT.replace("'x", "'import time; x").replace("20)", "20); time.sleep(1000)")
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +92,53 @@ def test_a_slice_and_a_machine_without_memory(vm: Vm, alice: Place) -> None:
     assert shown["reason"].endswith("Ask for what it needs with --memory.")
 
 
+def test_earlyoom(vm: Vm, alice: Place) -> None:
+    options = ["-m", "60", "-s", "100", "-r", "0"]
+    vm.run(["systemd-run", "--quiet", "--collect", "--unit=early", "earlyoom", *options])
+    try:
+        job = alice.submit("-c", f"exec {EAT_AND_WAIT}")
+        assert alice.wait(job, timeout=120) == 100
+    finally:
+        vm.run(["systemctl", "stop", "early"])
+    shown = alice.show(job)
+    assert (shown["status"], shown["reason_code"]) == ("FAILED_DRIVER", "oom-earlyoom"), shown
+    said = "The machine was short of memory: earlyoom killed 'python3', which had "
+    assert shown["reason"].startswith(said), shown["reason"]
+    assert shown["signal"] == signal.SIGTERM
+
+
+OOMD = """
+    fallocate -l 256M /swap
+    chmod 600 /swap
+    mkswap --quiet /swap
+    swapon /swap
+    mkdir -p /run/systemd/oomd.conf.d
+    printf '[OOM]\\nSwapUsedLimit=1%%\\n' >/run/systemd/oomd.conf.d/test.conf
+    systemctl start systemd-oomd
+    systemctl set-property --runtime sysjobs-u1000.slice MemoryHigh=60M ManagedOOMSwap=kill
+"""
+NO_OOMD = """
+    systemctl set-property --runtime sysjobs-u1000.slice MemoryHigh=infinity ManagedOOMSwap=auto
+    systemctl stop systemd-oomd.socket systemd-oomd.service
+    swapoff /swap
+    rm -r /swap /run/systemd/oomd.conf.d
+"""
+
+
+def test_systemd_oomd(vm: Vm, alice: Place) -> None:
+    vm.sh(OOMD)
+    try:
+        job = alice.submit("-c", f"exec {EAT_AND_WAIT}")
+        assert alice.wait(job, timeout=120) == 100
+    finally:
+        vm.sh(NO_OOMD)
+    shown = alice.show(job)
+    assert (shown["status"], shown["reason_code"]) == ("FAILED_DRIVER", "oom-oomd"), shown
+    said = "as the machine was short of memory|due to memory used .* swap used .* being more than 1.00%"
+    assert re.match(rf"systemd-oomd killed it ({said})\. ", shown["reason"]), shown["reason"]
+    assert shown["signal"] == signal.SIGKILL
+
+
 def test_what_kills_itself_is_no_oom(alice: Place) -> None:
     job = alice.submit("--memory", "100M", "-c", "kill -KILL $$")
     assert alice.wait(job, timeout=120) == 100
@@ -121,5 +169,6 @@ def test_the_machine_goes_down_and_comes_up(vm: Vm, power: str) -> None:
     assert queue.show(ended)["exit_code"] == 3
     lost = queue.show(running)
     assert (lost["status"], lost["reason_code"]) == ("FAILED_DRIVER", "reboot")
+    assert lost["reason"] == "The machine was shut down or rebooted while it ran."
     assert queue.wait(waiting, timeout=120) == 0
     assert alice.file("ran") == "ran\n"

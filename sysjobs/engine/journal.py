@@ -1,77 +1,113 @@
-"""Looking for a word of the kernel in the journal, without waiting: it may come a moment after the event."""
+"""Looking into the journal for who killed a job, without waiting: one look at a time, for all who asked."""
 
 from __future__ import annotations
 
+import logging
 import os
 import select
 import subprocess
-from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from sysjobs.engine.oom import OomKill
+from sysjobs.engine.oom import OomKill, Victim, entries, find_kill
+
+log = logging.getLogger(__name__)
 
 PATIENCE = 3
-"""Seconds that the kernel's line may take to the journal."""
+"""Seconds that a look may take, be journald stopped, gone, or behind."""
+
+# Who wrote a line is journald's word; that of the program itself counts only for a service of the system.
+_LINES = (
+    "_TRANSPORT=kernel",
+    "+",
+    "SYSLOG_IDENTIFIER=systemd",
+    "_PID=1",
+    "+",
+    "SYSLOG_IDENTIFIER=systemd-oomd",
+    "_SYSTEMD_UNIT=systemd-oomd.service",
+    "+",
+    "SYSLOG_IDENTIFIER=earlyoom",
+    "_SYSTEMD_SLICE=system.slice",
+)
+_MATTER = "oom-kill:|Killed |systemd-oomd killed |sending SIG"
+_FIELDS = "MESSAGE,SYSLOG_IDENTIFIER,_TRANSPORT"
+# What was said before the job's end is in the journal once that has taken in what has come to it so far.
+_LOOK = 'journalctl --sync; exec journalctl --boot --quiet --no-pager --output=json "$@"'
 
 _CHUNK = 1 << 16
 _MOST = 1 << 22
 
 
 @dataclass(slots=True)
-class _Search:
+class _Look:
     process: subprocess.Popen[bytes]
-    find: Callable[[str], OomKill | None]
-    text: bytes = b""
+    victims: dict[int, Victim]
+    output: bytes = b""
 
 
-class KernelLog:
+class Journal:
     """Searches, each under a key of the caller's, whose ends make `epoll` readable."""
 
     def __init__(self, epoll: select.epoll) -> None:
         self._epoll = epoll
-        self._searches: dict[int, _Search] = {}
+        self._look: _Look | None = None
+        self._waiting: dict[int, Victim] = {}
 
     def __contains__(self, key: int) -> bool:
-        return key in self._searches
+        return key in self._waiting or (self._look is not None and key in self._look.victims)
 
-    def search(self, key: int, since: int, find: Callable[[str], OomKill | None]) -> None:
-        """Have `find` look at the kernel's lines since then (microseconds) until it finds something."""
-        command = ["journalctl", "--dmesg", "--boot", "--follow", "--quiet", "--output=cat", "--lines=all"]
-        command.append(f"--since=@{since // 1_000_000}")
-        # It is bounded from outside, so that it ends whatever becomes of us.
-        process = subprocess.Popen(
-            ["timeout", str(PATIENCE), *command],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
+    def search(self, key: int, victim: Victim) -> bool:
+        """Have it looked for who killed this one; False if that can't be done now."""
+        self._waiting[key] = victim
+        if self._look is not None:
+            # It may have read past the lines about this one.
+            return True
+        return self._begin()
+
+    def _begin(self) -> bool:
+        """Look for all that wait."""
+        victims, self._waiting = self._waiting, {}
+        since = min(victim.since for victim in victims.values()) // 1_000_000
+        arguments = (f"--since=@{since}", f"--grep={_MATTER}", f"--output-fields={_FIELDS}", *_LINES)
+        try:
+            process = subprocess.Popen(
+                # It is bounded from outside, so that it ends whatever becomes of us.
+                ["timeout", str(PATIENCE), "sh", "-c", _LOOK, "sh", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+            )
+        except OSError as error:
+            log.warning("the journal can't be looked into: %s", error)
+            return False
         assert process.stdout is not None
         os.set_blocking(process.stdout.fileno(), False)
         self._epoll.register(process.stdout.fileno(), select.EPOLLIN)
-        self._searches[key] = _Search(process, find)
+        self._look = _Look(process, victims)
+        return True
 
-    def found(self) -> Iterator[tuple[int, OomKill | None]]:
-        """Searches that have ended since the last call: what was found."""
-        for key, search in list(self._searches.items()):
-            ended = self._read(search)
-            kill = search.find(search.text.decode("utf-8", "replace"))
-            if ended or kill is not None:
-                self._end(key)
-                yield key, kill
+    def found(self) -> dict[int, OomKill | None]:
+        """What came of the searches that have ended since the last call."""
+        look = self._look
+        if look is None or not self._read(look):
+            return {}
+        assert look.process.stdout is not None
+        self._epoll.unregister(look.process.stdout.fileno())
+        with look.process:
+            self._look = None
+        lines = entries(look.output)
+        found = {key: find_kill(lines, victim) for key, victim in look.victims.items()}
+        waiting = list(self._waiting)
+        if waiting and not self._begin():
+            found |= dict.fromkeys(waiting)
+        return found
 
-    def _read(self, search: _Search) -> bool:
-        assert search.process.stdout is not None
+    @staticmethod
+    def _read(look: _Look) -> bool:
+        """Take in what there is; whether that was the last of it."""
+        assert look.process.stdout is not None
         with suppress(BlockingIOError):
-            while chunk := os.read(search.process.stdout.fileno(), _CHUNK):
-                search.text = (search.text + chunk)[-_MOST:]
+            while chunk := os.read(look.process.stdout.fileno(), _CHUNK):
+                look.output = (look.output + chunk)[-_MOST:]
             return True
         return False
-
-    def _end(self, key: int) -> None:
-        process = self._searches.pop(key).process
-        assert process.stdout is not None
-        self._epoll.unregister(process.stdout.fileno())
-        process.terminate()
-        with process:
-            pass

@@ -1,43 +1,163 @@
-"""Pure: the kernel's lines about a process that it killed for want of memory -> whose memory that was."""
+"""Pure: what the journal has of a job that was killed for want of memory -> who killed it, and why.
+
+Three do so. The kernel kills a process, where a cgroup or the machine has nothing left. Before it comes to
+that, systemd-oomd kills all of a cgroup, and earlyoom a process: SIGTERM, and later SIGKILL.
+"""
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 from sysjobs.resources import format_memory
 
-_KILL = re.compile(r"oom-kill:constraint=(\w+),.*?task_memcg=(.*?),task=(.*),pid=(\d+),uid=\d+")
+_KERNEL = re.compile(r"oom-kill:constraint=(\w+),.*?task_memcg=(.*?),task=(.*),pid=(\d{1,12}),uid=\d+")
 _MEMCG = re.compile(r",oom_memcg=(.*?),task_memcg=")
-_SIZES = r"Killed process {pid} \(.*\) .*?anon-rss:(\d+)kB, file-rss:(\d+)kB, shmem-rss:(\d+)kB"
+_SIZES = r"Killed process PID \(.*\) .*?anon-rss:(\d{1,12})kB, file-rss:(\d{1,12})kB, shmem-rss:(\d{1,12})kB"
+_OOMD = re.compile(r"(sysjobs-\d+\.service): systemd-oomd killed \d+ process")
+_OOMD_WHY = re.compile(r"Killed (/.*?) (due to .*)")
+_EARLYOOM = re.compile(r'sending SIG\w+ to process (\d{1,12}) uid \d+ "(.*?)": .*?\bVmRSS (\d{1,12}) MiB')
+
+_MANAGER = "systemd"
+SLACK = 10_000_000
+"""Microseconds that a line may take to the journal, which dates it when it comes there."""
+
+
+class Killer(StrEnum):
+    """Who killed, as the journal names it."""
+
+    KERNEL = "kernel"
+    OOMD = "systemd-oomd"
+    EARLYOOM = "earlyoom"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A line of the journal, and when it came there (microseconds since 1970)."""
+
+    at: int
+    source: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Victim:
+    """Who is looked for: a cgroup (a path of the kernel's, from the root), or the process that the job was.
+
+    `all_of_it`: systemd says that its memory ran out, whichever of its processes was killed.
+    """
+
+    cgroup: str
+    pid: int
+    since: int
+    until: int
+    all_of_it: bool
 
 
 @dataclass(frozen=True, slots=True)
 class OomKill:
-    """A process of a job that the kernel killed, and what it had in memory (bytes), if that was said.
+    """A process of a job that was killed, and what it had in memory (bytes), as far as that was said.
 
-    `memcg` is the cgroup whose limit was reached; None where the machine itself had no memory left.
+    The kernel's: `memcg` is the cgroup whose limit was reached, None where the machine itself had no memory
+    left. systemd-oomd kills them all, and mostly has said `why` by then.
     """
 
-    process: str
-    size: int | None
-    memcg: str | None
+    by: Killer
+    process: str = ""
+    size: int | None = None
+    memcg: str | None = None
+    why: str = ""
 
 
-def find_kill(log: str, cgroup: str) -> OomKill | None:
-    """The first kill in or below `cgroup` (a path of the kernel's, from the root) in lines of its log."""
-    for line in log.splitlines():
-        found = _KILL.search(line)
-        if found is None or not (found[2] == cgroup or found[2].startswith(f"{cgroup}/")):
+def entries(output: bytes) -> list[Entry]:
+    """What `journalctl --output=json` gives. A line that makes no sense is left out."""
+    found = []
+    for line in output.splitlines():
+        try:
+            fields = json.loads(line)
+            text = fields["MESSAGE"]
+            if isinstance(text, list):
+                # Not UTF-8: a process may have any name.
+                text = bytes(text).decode("utf-8", "replace")
+            at = int(fields["__REALTIME_TIMESTAMP"])
+            source = _source(fields)
+        except (ValueError, KeyError, TypeError, AttributeError):
             continue
-        sizes = re.search(_SIZES.format(pid=found[4]), log)
-        memcg = _MEMCG.search(line)
-        return OomKill(
-            process=found[3],
-            size=sum(map(int, sizes.groups())) * 1024 if sizes else None,
-            memcg=memcg[1] if memcg and found[1] == "CONSTRAINT_MEMCG" else None,
-        )
+        if isinstance(text, str):
+            found.append(Entry(at, source, text))
+    return found
+
+
+def _source(fields: dict[str, object]) -> str:
+    """The kernel's lines are its own by their way; others may say of themselves whatever they like."""
+    if fields.get("_TRANSPORT") == "kernel":
+        return Killer.KERNEL
+    name = fields.get("SYSLOG_IDENTIFIER")
+    return name if isinstance(name, str) and name in (_MANAGER, Killer.OOMD, Killer.EARLYOOM) else ""
+
+
+def find_kill(found: Iterable[Entry], victim: Victim) -> OomKill | None:
+    """The first kill that met the job."""
+    timely = [entry for entry in found if victim.since <= entry.at <= victim.until + SLACK]
+    for entry in timely:
+        if entry.source == Killer.KERNEL:
+            kill = _by_kernel(entry.text, victim, timely)
+        elif entry.source == _MANAGER:
+            kill = _by_oomd(entry.text, victim, timely)
+        elif entry.source == Killer.EARLYOOM:
+            kill = _by_earlyoom(entry.text, victim)
+        else:
+            continue
+        if kill is not None:
+            return kill
     return None
+
+
+def _by_kernel(line: str, victim: Victim, log: Sequence[Entry]) -> OomKill | None:
+    found = _KERNEL.search(line)
+    if found is None or not _within(found[2], victim.cgroup):
+        return None
+    if not victim.all_of_it and int(found[4]) != victim.pid:
+        return None
+    pattern = re.compile(_SIZES.replace("PID", found[4]))
+    sizes = next((match for entry in log if (match := pattern.search(entry.text))), None)
+    memcg = _MEMCG.search(line)
+    return OomKill(
+        Killer.KERNEL,
+        process=found[3],
+        size=sum(map(int, sizes.groups())) * 1024 if sizes else None,
+        memcg=memcg[1] if memcg and found[1] == "CONSTRAINT_MEMCG" else None,
+    )
+
+
+def _by_oomd(line: str, victim: Victim, log: Sequence[Entry]) -> OomKill | None:
+    """Said by PID 1, before it calls the unit ended; systemd-oomd itself speaks after its deed."""
+    found = _OOMD.match(line)
+    if found is None or found[1] != victim.cgroup.rpartition("/")[2]:
+        return None
+    said = (_OOMD_WHY.match(entry.text) for entry in log if entry.source == Killer.OOMD)
+    why = next((match[2] for match in said if match and _within(match[1], victim.cgroup)), "")
+    why = re.sub(r"\((\d{1,18})\)", lambda size: format_memory(int(size[1])), why.rstrip("."))
+    return OomKill(Killer.OOMD, why=why)
+
+
+def _by_earlyoom(line: str, victim: Victim) -> OomKill | None:
+    found = _EARLYOOM.match(line)
+    if found is None or int(found[1]) != victim.pid:
+        return None
+    return OomKill(Killer.EARLYOOM, process=found[2], size=int(found[3]) << 20)
+
+
+def _within(path: str, cgroup: str) -> bool:
+    return path == cgroup or path.startswith(f"{cgroup}/")
+
+
+def at_own_limit(kill: OomKill | None, cgroup: str) -> bool:
+    """Whether it is the job's own limit that was reached."""
+    return kill is not None and kill.memcg is not None and _within(kill.memcg, cgroup)
 
 
 def sentence(kill: OomKill | None, cgroup: str, limit: int, *, setup: bool) -> tuple[str, str]:
@@ -47,12 +167,22 @@ def sentence(kill: OomKill | None, cgroup: str, limit: int, *, setup: bool) -> t
         asked = f" It asked for {format_memory(limit)}." if limit else ""
         return "oom", f"{what} out of memory and was killed, by the kernel or by systemd-oomd.{asked}"
     size = "" if kill.size is None else f", which had {format_memory(kill.size)} in memory"
-    who = f"the kernel killed {kill.process!r}{size}"
-    if kill.memcg is None:
-        more = "" if limit else " Ask for what it needs with --memory."
-        return "oom-machine", f"The machine ran out of memory: {who}.{more}"
-    if kill.memcg == cgroup or kill.memcg.startswith(f"{cgroup}/"):
+    if at_own_limit(kill, cgroup):
         next_time = f" Try --memory {format_memory(2 * limit)}." if limit else ""
         reached = f" at its limit of {format_memory(limit)}" if limit else ""
-        return "oom", f"{what} out of memory{reached}: {who}.{next_time}"
-    return "oom-slice", f"{kill.memcg.rpartition('/')[2]}, which it ran in, reached its memory limit: {who}."
+        return "oom", f"{what} out of memory{reached}: the kernel killed {kill.process!r}{size}.{next_time}"
+    if kill.memcg is not None:
+        slice_ = kill.memcg.rpartition("/")[2]
+        who = f"the kernel killed {kill.process!r}{size}"
+        return "oom-slice", f"{slice_}, which it ran in, reached its memory limit: {who}."
+    ask = "" if limit else " Ask for what it needs with --memory."
+    match kill.by:
+        case Killer.KERNEL:
+            text = f"The machine ran out of memory: the kernel killed {kill.process!r}{size}."
+            return "oom-machine", f"{text}{ask}"
+        case Killer.OOMD:
+            why = kill.why or "as the machine was short of memory"
+            return "oom-oomd", f"systemd-oomd killed it {why}.{ask}"
+        case Killer.EARLYOOM:
+            text = f"The machine was short of memory: earlyoom killed {kill.process!r}{size}."
+            return "oom-earlyoom", f"{text}{ask}"

@@ -36,6 +36,9 @@ _FAULTS = frozenset(
 
 _CLEAN = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE)
 
+# What is sent to end a process for want of memory; whoever did so may have said so in the journal.
+_SENT_TO_KILL = frozenset((signal.SIGTERM, signal.SIGKILL))
+
 # Steps of the start script (`engine.script.STEPS`) that come before the command.
 _STEPS = {
     "log": ("no-log", "its log can't be opened; see that the log directory can be written and has room"),
@@ -62,13 +65,15 @@ class Seen:
     """A unit (None: not loaded), what its scripts left, and what happened around it.
 
     `stopped`: systemd was told to stop it, not by us. `rebooting`: the machine is going down, or went down.
-    `kill`: what the kernel said of it, where memory ran out; `cgroup`, `limit`: the job's own.
+    `told`: it had our SIGTERM. `kill`: what the journal has of it, where memory ran out; `cgroup`, `limit`:
+    the job's own.
     """
 
     unit: Unit | None
     traces: Traces = field(default_factory=Traces)
     stopped: bool = False
     rebooting: bool = False
+    told: bool = False
     kill: OomKill | None = None
     cgroup: str = ""
     limit: int = 0
@@ -86,6 +91,19 @@ def end_time(unit: Unit) -> tuple[int | None, int | None]:
     return unit.changed_at, unit.changed_monotonic
 
 
+def asks_journal(seen: Seen) -> bool:
+    """Whether the journal may know more of this end than systemd does."""
+    unit = seen.unit
+    if unit is None:
+        return False
+    if unit.result == "oom-kill":
+        return True
+    if seen.stopped or seen.told:
+        return False
+    end = _exit(unit.main_code, unit.main_status) or _setup_exit(unit, seen.traces)
+    return end is not None and end.signal in _SENT_TO_KILL
+
+
 def outcome(seen: Seen) -> Outcome:
     """How a unit ended that has ended, as if the queue had left it alone."""
     unit, traces = seen.unit, seen.traces
@@ -93,7 +111,7 @@ def outcome(seen: Seen) -> Outcome:
         return _vanished(seen)
     main = _exit(unit.main_code, unit.main_status)
     setup = _setup_exit(unit, traces)
-    if unit.result == "oom-kill":
+    if unit.result == "oom-kill" or seen.kill is not None:
         code, text = oom.sentence(seen.kill, seen.cgroup, seen.limit, setup=main is None)
         return Outcome(Status.FAILED_DRIVER, Reason(code, text), main, setup)
     if seen.stopped or (unit.active_state == "inactive" and _is_clean(main) and _is_clean(setup)):

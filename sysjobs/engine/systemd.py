@@ -15,9 +15,9 @@ from sysjobs.engine import ConnectionLost, Observation, StartFailed, StartResult
 from sysjobs.engine.bus import Bus, CallFailed, Knock
 from sysjobs.engine.cgroups import EmptyWatch, controllers, is_populated
 from sysjobs.engine.files import JobFiles
-from sysjobs.engine.journal import KernelLog
-from sysjobs.engine.oom import OomKill, find_kill
-from sysjobs.engine.outcome import Seen, end_time, has_ended, outcome
+from sysjobs.engine.journal import Journal
+from sysjobs.engine.oom import SLACK, OomKill, Victim
+from sysjobs.engine.outcome import Seen, asks_journal, end_time, has_ended, outcome
 from sysjobs.engine.script import Traces
 from sysjobs.engine.signals import SERVICE, UNIT, Tracked, take_in
 from sysjobs.engine.units import Unit, cgroup_path, job_id_of, properties, updated, user_slice
@@ -50,8 +50,8 @@ class Systemd:
         # Readable when the bus is, or when a cgroup may have become empty.
         self._epoll = select.epoll()
         self._emptying = EmptyWatch(self._epoll)
-        self._kernel_log = KernelLog(self._epoll)
-        # What it said of jobs that ran out of memory, until they are let go.
+        self._journal = Journal(self._epoll)
+        # What it has of jobs that somebody killed, until they are let go.
         self._kills: dict[int, OomKill | None] = {}
         self.boot_id = _BOOT_ID.read_text("ascii").strip()
         self.booted_at = 0
@@ -153,7 +153,6 @@ class Systemd:
             return b""
 
     def release(self, job: Job) -> Observation | None:
-        self._kills.pop(job.id, None)
         tracked = self._tracked.get(job.id)
         if tracked is None:
             unit = self._read(job)
@@ -200,6 +199,7 @@ class Systemd:
         self._emptying.add(job.id, self._cgroup(job))
 
     def clean(self, job: Job) -> None:
+        self._kills.pop(job.id, None)
         self._files.clean(job)
 
     def sweep(self, jobs: Container[int]) -> None:
@@ -220,7 +220,7 @@ class Systemd:
 
     def events(self) -> Iterator[Observation]:
         # Read in any case: the descriptor stays readable until then.
-        found = {job_id: kill for job_id, kill in self._kernel_log.found() if job_id in self._tracked}
+        found = {job_id: kill for job_id, kill in self._journal.found().items() if job_id in self._tracked}
         self._kills |= found
         if self._bus is None:
             yield from self._emptied()
@@ -251,7 +251,7 @@ class Systemd:
             if tracked.released:
                 yield Observation(job_id, held=False, empty=self._is_empty(job))
             elif has_ended(tracked.unit) and unit.invocation_id is not None:
-                yield replace(self._observation(tracked), held=False)
+                yield replace(self._observation(tracked, patient=False), held=False)
             else:
                 yield self._absent(job)
 
@@ -306,7 +306,7 @@ class Systemd:
             return None
         return updated(Unit(), everything)
 
-    def _observation(self, tracked: Tracked) -> Observation:
+    def _observation(self, tracked: Tracked, *, patient: bool = True) -> Observation:
         job, unit = tracked.job, tracked.unit
         if tracked.released and unit.active_state == "failed":
             # Where what was left in it had to be killed, that is a failure of the unit, not of the job.
@@ -315,11 +315,9 @@ class Systemd:
             return Observation(job.id, held=False, empty=self._is_empty(job))
         if unit.invocation_id is None:
             return Observation(job.id, begun=False)
+        running = Observation(job.id, invocation_id=unit.invocation_id, running_at=unit.main_started_at)
         if not has_ended(unit):
-            return Observation(job.id, invocation_id=unit.invocation_id, running_at=unit.main_started_at)
-        cgroup = self._cgroup(job).removeprefix(_CGROUPS)
-        if unit.result == "oom-kill" and not tracked.released and not self._kernel_said(job, cgroup):
-            return Observation(job.id, invocation_id=unit.invocation_id, running_at=unit.main_started_at)
+            return running
         if not unit.main_ended and unit.setup_code == 0 and job.has_setup:
             # Signals don't carry how ExecStartPre ended.
             pre = self.bus.get(job.unit, SERVICE, "ExecStartPre", "a(sasbttttuii)")
@@ -330,32 +328,22 @@ class Systemd:
             Traces("run") if unit.main_ended and unit.main_status == 0 else self._files.traces(job),
             stopped=tracked.stopped,
             rebooting=(tracked.stopped or inactive) and self._is_going_down(),
+            told=tracked.told or job.ending,
             kill=self._kills.get(job.id),
-            cgroup=cgroup,
+            cgroup=self._cgroup(job).removeprefix(_CGROUPS),
             limit=job.amount.memory,
         )
+        ask = patient and not tracked.released and job.id not in self._kills and asks_journal(seen)
+        if ask and (job.id in self._journal or self._journal.search(job.id, _victim(job, seen))):
+            return running
         ended_at, ended_monotonic = end_time(unit)
-        return Observation(
-            job.id,
+        return replace(
+            running,
             empty=self._is_empty(job),
-            invocation_id=unit.invocation_id,
-            running_at=unit.main_started_at,
             ended_at=ended_at,
             ended_monotonic=ended_monotonic,
             outcome=outcome(seen),
         )
-
-    def _kernel_said(self, job: Job, cgroup: str) -> bool:
-        """Whether it is known by now what the kernel says of this job's memory; else it is looked for."""
-        if job.id not in self._kills and job.id not in self._kernel_log:
-            # Not later than a minute ago, whatever was done to the clock since the job began.
-            since = min(job.started_at or 0, time.time_ns() // 1000 - 60_000_000)
-            try:
-                self._kernel_log.search(job.id, since, lambda log: find_kill(log, cgroup))
-            except OSError as error:
-                log.warning("%s: the kernel's log can't be searched: %s", job.unit, error.strerror)
-                self._kills[job.id] = None
-        return job.id in self._kills
 
     def _absent(self, job: Job) -> Observation:
         """No unit: either nothing ever began, or its end was missed."""
@@ -373,6 +361,18 @@ class Systemd:
     def _is_empty(self, job: Job) -> bool:
         """Whether no process is left in the job's cgroup."""
         return job.shard is None or not is_populated(self._cgroup(job))
+
+
+def _victim(job: Job, seen: Seen) -> Victim:
+    """What to look for in the journal about a job that has ended."""
+    assert seen.unit is not None
+    until = end_time(seen.unit)[0] or time.time_ns() // 1000
+    since = until - int(job.grace * 1_000_000) - SLACK
+    if job.started_at is not None and job.started_at <= until:
+        # Else the clock was set back since.
+        since = max(since, job.started_at)
+    pid = seen.unit.main_pid if seen.unit.main_ended else seen.unit.setup_pid
+    return Victim(seen.cgroup, pid, since, until, all_of_it=seen.unit.result == "oom-kill")
 
 
 def _refusal(job: Job, error: CallFailed) -> Reason:

@@ -30,11 +30,13 @@ class Unit:
     invocation_id: str | None = None
     main_code: int = 0
     main_status: int = 0
+    main_pid: int = 0
     main_started_at: int | None = None
     main_exited_at: int | None = None
     changed_at: int | None = None
     setup_code: int = 0
     setup_status: int = 0
+    setup_pid: int = 0
     has_job: bool = False
     # The same moments in CLOCK_MONOTONIC.
     main_exited_monotonic: int | None = None
@@ -131,7 +133,7 @@ def updated(unit: Unit, changes: Mapping[str, object]) -> Unit:
     pre = changes.get("ExecStartPre")
     if isinstance(pre, list) and pre:
         # path, argv, ignore, start, its monotonic twin, exit, its twin, pid, code, status
-        fields["setup_code"], fields["setup_status"] = pre[0][8], pre[0][9]
+        fields["setup_pid"], fields["setup_code"], fields["setup_status"] = pre[0][7:10]
     return replace(unit, **fields)  # type: ignore[arg-type]
 
 
@@ -167,6 +169,7 @@ _FIELDS = {
     "InvocationID": ("invocation_id", _id),
     "ExecMainCode": ("main_code", _number),
     "ExecMainStatus": ("main_status", _number),
+    "ExecMainPID": ("main_pid", _number),
     "ExecMainStartTimestamp": ("main_started_at", _time),
     "ExecMainExitTimestamp": ("main_exited_at", _time),
     "StateChangeTimestamp": ("changed_at", _time),

@@ -48,8 +48,9 @@ NODE_SETUP = (
 """
 )
 
-VM_PACKAGES = [*NODE_PACKAGES, "kmod", "linux-image-cloud-amd64", "udev"]
-# An emulated machine is entered over its network, by ssh; what would only delay its boot is off.
+VM_PACKAGES = [*NODE_PACKAGES, "earlyoom", "kmod", "linux-image-cloud-amd64", "systemd-oomd", "udev"]
+# An emulated machine is entered over its network, by ssh; what would only delay its boot is off, and so is
+# what kills for want of memory: a test that is about that starts it.
 VM_SETUP = (
     COMMON_SETUP
     + """
@@ -58,7 +59,7 @@ VM_SETUP = (
     printf '[Match]\\nName=en* eth*\\n[Network]\\nAddress=10.0.2.15/24\\n' >/etc/systemd/network/node.network
     printf 'UsePAM no\\nUseDNS no\\nMaxSessions 1000\\nPermitRootLogin prohibit-password\\n' \\
         >/etc/ssh/sshd_config.d/node.conf
-    systemctl disable ssh.socket
+    systemctl disable ssh.socket earlyoom.service systemd-oomd.service systemd-oomd.socket
     systemctl enable ssh.service systemd-networkd.service
     systemctl mask systemd-networkd-wait-online.service getty@tty1.service serial-getty@ttyS0.service \\
         apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer e2scrub_reap.service \\
