@@ -75,6 +75,7 @@ class JobDetails:
     setup_signal: int | None
     running_at: int | None
     core_dumped: bool | None
+    peak_memory: int | None
     invocation_id: str | None
     boot_id: str | None
     slice: str | None
@@ -97,6 +98,7 @@ class JobDetails:
             setup_signal=get.integer_or_none("setup_signal"),
             running_at=get.integer_or_none("running_at"),
             core_dumped=core_dumped if isinstance(core_dumped, bool) else None,
+            peak_memory=get.integer_or_none("peak_memory"),
             invocation_id=get.text_or_none("invocation_id"),
             boot_id=get.text_or_none("boot_id"),
             slice=get.text_or_none("slice"),

@@ -73,6 +73,8 @@ class Outcome:
     reason: Reason | None = None
     main: Exit | None = None
     setup: Exit | None = None
+    peak_memory: int | None = None
+    """Bytes that all its processes had at most, where that is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,7 @@ class Job:
     ended_at: int | None = None
     main: Exit | None = None
     setup: Exit | None = None
+    peak_memory: int | None = None
     # What was done to it.
     cancellation: Cancellation | None = None
     timed_out: bool = False
@@ -291,6 +294,7 @@ def _end(job: Job, at: int, outcome: Outcome, monotonic: int | None = None) -> J
         ended_at=max(at, job.submitted_at),
         main=outcome.main,
         setup=outcome.setup,
+        peak_memory=outcome.peak_memory,
         deadline=None,
         kill_at=None,
     )

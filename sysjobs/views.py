@@ -55,6 +55,7 @@ def details_view(
             "setup_signal": setup.signal if setup else None,
             "running_at": job.running_at,
             "core_dumped": job.main.dumped if job.main and job.main.signal else None,
+            "peak_memory": job.peak_memory,
             "invocation_id": job.invocation_id,
             "boot_id": job.boot_id,
             "slice": slice_name(job.uid, job.shard) if job.shard is not None else None,

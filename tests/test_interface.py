@@ -262,6 +262,7 @@ ENDED = queued(
     cancellation=cancel(user="root").cancellation,
     main=Exit(signal=6, dumped=True),
     setup=Exit(0),
+    peak_memory=1 << 20,
 )
 JOBS = [*map(queued, Status), ENDED]
 PAYLOADS = [

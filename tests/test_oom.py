@@ -146,32 +146,36 @@ def test_whatever_journalctl_prints(output: bytes) -> None:
     entries(output)
 
 
-LIMIT = 100 << 20
+LIMIT, PEAK = 100 << 20, 70 << 20
 KILLED = "the kernel killed 'python3', which had 105.0M in memory."
 SLICE = "sysjobs-u1000-0.slice, which it ran in, reached its memory limit:"
+USED = "At its peak the job used 70M."
 ASK = "Ask for what it needs with --memory."
 EARLYOOM = "The machine was short of memory: earlyoom killed 'py (3', which had 420M in memory."
 SENTENCES = [
-    (BY_JOB, LIMIT, False, "oom",
+    (BY_JOB, LIMIT, PEAK, False, "oom",
      f"It ran out of memory at its limit of 100M: {KILLED} Try --memory 200M."),
-    (BY_JOB, LIMIT, True, "oom",
+    (BY_JOB, LIMIT, None, True, "oom",
      f"Its setup ran out of memory at its limit of 100M: {KILLED} Try --memory 200M."),
-    (BY_SLICE, LIMIT, False, "oom-slice", f"{SLICE} {KILLED}"),
-    (BY_MACHINE, LIMIT, False, "oom-machine", f"The machine ran out of memory: {KILLED}"),
-    (BY_MACHINE, 0, False, "oom-machine", f"The machine ran out of memory: {KILLED} {ASK}"),
-    (OomKill(Killer.KERNEL, "py", None, CGROUP), 0, False, "oom",
+    (BY_SLICE, LIMIT, None, False, "oom-slice", f"{SLICE} {KILLED}"),
+    (BY_SLICE, LIMIT, PEAK, False, "oom-slice", f"{SLICE} {KILLED} {USED}"),
+    (BY_MACHINE, LIMIT, None, False, "oom-machine", f"The machine ran out of memory: {KILLED}"),
+    (BY_MACHINE, 0, PEAK, False, "oom-machine", f"The machine ran out of memory: {KILLED} {USED} {ASK}"),
+    (OomKill(Killer.KERNEL, "py", None, CGROUP), 0, None, False, "oom",
      "It ran out of memory: the kernel killed 'py'."),
-    (BY_OOMD, LIMIT, False, "oom-oomd", f"systemd-oomd killed it due to {PRESSURE}."),
-    (OomKill(Killer.OOMD), 0, False, "oom-oomd",
+    (BY_OOMD, LIMIT, PEAK, False, "oom-oomd", f"systemd-oomd killed it due to {PRESSURE}. {USED}"),
+    (OomKill(Killer.OOMD), 0, None, False, "oom-oomd",
      f"systemd-oomd killed it as the machine was short of memory. {ASK}"),
-    (BY_EARLYOOM, 0, True, "oom-earlyoom", f"{EARLYOOM} {ASK}"),
-    (None, LIMIT, False, "oom",
+    (BY_EARLYOOM, 0, None, True, "oom-earlyoom", f"{EARLYOOM} {ASK}"),
+    (None, LIMIT, PEAK, False, "oom",
      "It ran out of memory and was killed, by the kernel or by systemd-oomd. It asked for 100M."),
-    (None, 0, True, "oom",
+    (None, 0, None, True, "oom",
      "Its setup ran out of memory and was killed, by the kernel or by systemd-oomd."),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("found", "limit", "setup", "code", "text"), SENTENCES)
-def test_sentence(found: OomKill | None, limit: int, setup: bool, code: str, text: str) -> None:
-    assert sentence(found, CGROUP, limit, setup=setup) == (code, text)
+@pytest.mark.parametrize(("found", "limit", "peak", "setup", "code", "text"), SENTENCES)
+def test_sentence(
+    found: OomKill | None, limit: int, peak: int | None, setup: bool, code: str, text: str
+) -> None:
+    assert sentence(found, CGROUP, limit, peak, setup=setup) == (code, text)

@@ -183,6 +183,23 @@ def test_whom_the_journal_names(end: Unit, kill: OomKill, expected: str) -> None
 
 
 SERVICE = "/a/sysjobs-42.service"
+PEAKS = [
+    (unit("exited", "success", (1, 0)), None, 7, 7),
+    (unit("exited", "success", (1, 0)), None, None, None),
+    (OOM_OF_MAIN, AT_LIMIT, 7, 7),
+    (OOM_OF_MAIN, AT_LIMIT, None, 100),
+    (OOM_OF_MAIN, IN_SLICE, None, None),
+    (OOM_OF_MAIN, OF_MACHINE, None, None),
+    (OOM_OF_MAIN, None, None, None),
+    (None, None, None, None),
+]
+
+
+@pytest.mark.parametrize(("end", "kill", "peak", "expected"), PEAKS)
+def test_peak_memory(end: Unit | None, kill: OomKill | None, peak: int | None, expected: int | None) -> None:
+    """Where systemd doesn't know it: a job that its own limit ended was there."""
+    found = outcome(Seen(end, RUN, kill=kill, cgroup=SERVICE, limit=100, peak=peak))
+    assert found.peak_memory == expected
 
 
 def exit_of(code: int, status: int) -> Exit | None:

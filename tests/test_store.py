@@ -67,6 +67,7 @@ def states(job: Job) -> list[Job]:
         replace(ended, status=Status.FAILED_DRIVER),
         replace(ended, status=Status.CANCELLED, cancellation=wish, main=Exit(signal=15)),
         replace(job, status=Status.CANCELLED, ended_at=NOW, reason=failed, cancellation=wish),
+        replace(ended, status=Status.FAILED_DRIVER, main=Exit(signal=9), peak_memory=1 << 40),
     ]
 
 
@@ -306,6 +307,7 @@ IMPOSSIBLE = [
     (FAILED, "dumped = 2", "dumped IN (0, 1)"),
     (FAILED, "setup_dumped = 2", "setup_dumped IN (0, 1)"),
     (FAILED, "kill_at = 7", "kill_at IS NULL OR"),
+    (FAILED, "peak_memory = -1", "peak_memory >= 0"),
 ]
 
 

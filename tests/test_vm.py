@@ -64,6 +64,7 @@ def test_a_job_that_takes_more_memory_than_it_asked_for(
         r"which had \d+(\.\d)?M in memory\. Try --memory 200M\.",
         shown["reason"],
     ), shown["reason"]
+    assert 95 << 20 < shown["peak_memory"] <= 100 << 20
     assert shown["warnings"] == []
     if by is not None:
         assert shown["signal"] == by

@@ -11,7 +11,7 @@ import click
 from sysjobs.answers import JobDetails
 from sysjobs.cli.output import SECOND, ago, details_json, duration, emit, emit_json, printable, resources
 from sysjobs.client import Client
-from sysjobs.resources import format_duration
+from sysjobs.resources import format_duration, format_memory
 from sysjobs.wire import from_wire
 
 
@@ -56,6 +56,7 @@ def describe(details: JobDetails, now: int | None = None) -> list[tuple[str, str
         ("Directory", "" if spec.get("workdir") is None else _text(spec["workdir"])),
         ("Variables", " ".join(spec.get("env") or {})),
         ("Resources", resources(job)),
+        ("Peak memory", "" if details.peak_memory is None else format_memory(details.peak_memory)),
         ("Beware", " ".join(details.warnings)),
         ("Time limit", "" if details.time_limit is None else format_duration(details.time_limit)),
         ("Grace", format_duration(details.grace)),

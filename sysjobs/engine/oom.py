@@ -160,8 +160,10 @@ def at_own_limit(kill: OomKill | None, cgroup: str) -> bool:
     return kill is not None and kill.memcg is not None and _within(kill.memcg, cgroup)
 
 
-def sentence(kill: OomKill | None, cgroup: str, limit: int, *, setup: bool) -> tuple[str, str]:
-    """(code, text) of the reason. `limit` is what the job asked for, 0 if it didn't."""
+def sentence(
+    kill: OomKill | None, cgroup: str, limit: int, peak: int | None, *, setup: bool
+) -> tuple[str, str]:
+    """(code, text) of the reason. `limit` is what the job asked for, 0 if it didn't; `peak` what it used."""
     what = "Its setup ran" if setup else "It ran"
     if kill is None:
         asked = f" It asked for {format_memory(limit)}." if limit else ""
@@ -171,18 +173,19 @@ def sentence(kill: OomKill | None, cgroup: str, limit: int, *, setup: bool) -> t
         next_time = f" Try --memory {format_memory(2 * limit)}." if limit else ""
         reached = f" at its limit of {format_memory(limit)}" if limit else ""
         return "oom", f"{what} out of memory{reached}: the kernel killed {kill.process!r}{size}.{next_time}"
+    used = "" if peak is None else f" At its peak the job used {format_memory(peak)}."
     if kill.memcg is not None:
         slice_ = kill.memcg.rpartition("/")[2]
         who = f"the kernel killed {kill.process!r}{size}"
-        return "oom-slice", f"{slice_}, which it ran in, reached its memory limit: {who}."
+        return "oom-slice", f"{slice_}, which it ran in, reached its memory limit: {who}.{used}"
     ask = "" if limit else " Ask for what it needs with --memory."
     match kill.by:
         case Killer.KERNEL:
             text = f"The machine ran out of memory: the kernel killed {kill.process!r}{size}."
-            return "oom-machine", f"{text}{ask}"
+            return "oom-machine", f"{text}{used}{ask}"
         case Killer.OOMD:
             why = kill.why or "as the machine was short of memory"
-            return "oom-oomd", f"systemd-oomd killed it {why}.{ask}"
+            return "oom-oomd", f"systemd-oomd killed it {why}.{used}{ask}"
         case Killer.EARLYOOM:
             text = f"The machine was short of memory: earlyoom killed {kill.process!r}{size}."
-            return "oom-earlyoom", f"{text}{ask}"
+            return "oom-earlyoom", f"{text}{used}{ask}"

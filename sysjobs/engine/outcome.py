@@ -6,7 +6,7 @@ The table in tests/test_outcome.py has a row for each way to end that was measur
 from __future__ import annotations
 
 import signal
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sysjobs.engine import oom
 from sysjobs.engine.oom import OomKill
@@ -66,7 +66,7 @@ class Seen:
 
     `stopped`: systemd was told to stop it, not by us. `rebooting`: the machine is going down, or went down.
     `told`: it had our SIGTERM. `kill`: what the journal has of it, where memory ran out; `cgroup`, `limit`:
-    the job's own.
+    the job's own; `peak`: what it used of memory at most, where systemd knows.
     """
 
     unit: Unit | None
@@ -77,6 +77,7 @@ class Seen:
     kill: OomKill | None = None
     cgroup: str = ""
     limit: int = 0
+    peak: int | None = None
 
 
 def has_ended(unit: Unit) -> bool:
@@ -106,13 +107,21 @@ def asks_journal(seen: Seen) -> bool:
 
 def outcome(seen: Seen) -> Outcome:
     """How a unit ended that has ended, as if the queue had left it alone."""
+    peak = seen.peak
+    if peak is None and seen.limit and oom.at_own_limit(seen.kill, seen.cgroup):
+        # It is within a page or so of that.
+        peak = seen.limit
+    return replace(_outcome(seen), peak_memory=peak)
+
+
+def _outcome(seen: Seen) -> Outcome:
     unit, traces = seen.unit, seen.traces
     if unit is None:
         return _vanished(seen)
     main = _exit(unit.main_code, unit.main_status)
     setup = _setup_exit(unit, traces)
     if unit.result == "oom-kill" or seen.kill is not None:
-        code, text = oom.sentence(seen.kill, seen.cgroup, seen.limit, setup=main is None)
+        code, text = oom.sentence(seen.kill, seen.cgroup, seen.limit, seen.peak, setup=main is None)
         return Outcome(Status.FAILED_DRIVER, Reason(code, text), main, setup)
     if seen.stopped or (unit.active_state == "inactive" and _is_clean(main) and _is_clean(setup)):
         # By itself a unit stays active or fails: only being stopped leads here, or a reset after it failed.

@@ -20,7 +20,7 @@ from sysjobs.engine.oom import SLACK, OomKill, Victim
 from sysjobs.engine.outcome import Seen, asks_journal, end_time, has_ended, outcome
 from sysjobs.engine.script import Traces
 from sysjobs.engine.signals import SERVICE, UNIT, Tracked, take_in
-from sysjobs.engine.units import Unit, cgroup_path, job_id_of, properties, updated, user_slice
+from sysjobs.engine.units import INFINITY, Unit, cgroup_path, job_id_of, properties, updated, user_slice
 from sysjobs.jobs import Job, Reason
 from sysjobs.payload import Payload
 
@@ -56,6 +56,7 @@ class Systemd:
         self.boot_id = _BOOT_ID.read_text("ascii").strip()
         self.booted_at = 0
         self.holds_memory = True
+        self._tells_peak = False
 
     def knock(self) -> Knock:
         return Knock(self._address)
@@ -71,6 +72,7 @@ class Systemd:
             raise ConnectionLost(str(error)) from None
         self.holds_memory = "memory" in controllers(self._cgroup_root)
         self._bus = bus
+        self._tells_peak = self.holds_memory and self._knows("MemoryPeak")
         self._epoll.register(bus.fileno(), select.EPOLLIN)
 
     def close(self) -> None:
@@ -332,6 +334,7 @@ class Systemd:
             kill=self._kills.get(job.id),
             cgroup=self._cgroup(job).removeprefix(_CGROUPS),
             limit=job.amount.memory,
+            peak=self._peak(job) if self._tells_peak and unit.active_state != "inactive" else None,
         )
         ask = patient and not tracked.released and job.id not in self._kills and asks_journal(seen)
         if ask and (job.id in self._journal or self._journal.search(job.id, _victim(job, seen))):
@@ -344,6 +347,18 @@ class Systemd:
             ended_monotonic=ended_monotonic,
             outcome=outcome(seen),
         )
+
+    def _peak(self, job: Job) -> int | None:
+        peak: int = self.bus.get(job.unit, SERVICE, "MemoryPeak", "t")
+        return None if peak == INFINITY else peak
+
+    def _knows(self, name: str) -> bool:
+        """Whether services have this property, which came with some version of systemd."""
+        try:
+            self.bus.get("sysjobs-0.service", SERVICE, name, "t")
+        except CallFailed:
+            return False
+        return True
 
     def _absent(self, job: Job) -> Observation:
         """No unit: either nothing ever began, or its end was missed."""

@@ -138,6 +138,7 @@ class Store:
                     "setup_exit_code": setup.code,
                     "setup_signal": setup.signal,
                     "setup_dumped": setup.dumped,
+                    "peak_memory": job.peak_memory,
                     "cancel_uid": cancellation and cancellation.uid,
                     "cancel_user": cancellation and cancellation.user,
                     "cancel_reason": cancellation and cancellation.reason,
@@ -255,6 +256,7 @@ def _job(found: sqlite3.Row) -> Job:
         ended_at=row["ended_at"],
         main=_exit(row["exit_code"], row["signal"], row["dumped"]),
         setup=_exit(row["setup_exit_code"], row["setup_signal"], row["setup_dumped"]),
+        peak_memory=row["peak_memory"],
         cancellation=Cancellation(
             row["cancel_uid"], row["cancel_user"], row["cancel_reason"], row["cancel_at"], row["cancel_grace"]
         )

@@ -11,7 +11,7 @@ from pathlib import Path
 from sysjobs import __version__
 from sysjobs.errors import StoreError
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 _PACKAGE = files("sysjobs.store")
 

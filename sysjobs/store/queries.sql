@@ -30,7 +30,8 @@ UPDATE jobs SET
     running_at = :running_at, ended_at = :ended_at, exit_code = :exit_code, signal = :signal, dumped = :dumped,
     setup_exit_code = :setup_exit_code, setup_signal = :setup_signal, setup_dumped = :setup_dumped,
     cancel_uid = :cancel_uid, cancel_user = :cancel_user, cancel_reason = :cancel_reason,
-    cancel_at = :cancel_at, cancel_grace = :cancel_grace, timed_out = :timed_out, kill_at = :kill_at
+    cancel_at = :cancel_at, cancel_grace = :cancel_grace, timed_out = :timed_out, kill_at = :kill_at,
+    peak_memory = :peak_memory
 WHERE id = :id
 
 -- name: payload

@@ -52,6 +52,8 @@ CREATE TABLE jobs (
     cancel_grace REAL,
     timed_out INTEGER NOT NULL DEFAULT 0 CHECK (timed_out IN (0, 1)),
     kill_at INTEGER,
+    -- What it had of memory at most, in bytes, where that is known.
+    peak_memory INTEGER CHECK (peak_memory >= 0),
 
     CHECK ((reason_code IS NULL) = (reason IS NULL)),
     CHECK ((ended_at IS NOT NULL) = (status NOT IN ('INIT', 'PENDING', 'SETTING_UP', 'RUNNING'))),
