@@ -98,7 +98,7 @@ KINDS = [
     own_signal("PIPE", 13, "^Ended by SIGPIPE"),
     own_signal("USR1", 10, f"^Ended by SIGUSR1; {UNKNOWN}"),
     own_signal("RTMIN+1", 35, rf"^Ended by SIGRTMIN\+1; {UNKNOWN}"),
-    # From outside. The kernel names no sender.
+    # From outside. The kernel names no sender; PID 1's word of it is left out by these units' LogLevelMax=.
     runs("SIGTERM", WAIT, "FAILED", UNKNOWN, "signal", signal=15, meanwhile='kill "$pid"'),
     runs("SIGKILL", WAIT, "FAILED_DRIVER", signal=9, meanwhile='kill -KILL "$pid"', **KILLED),
     runs("systemctl kill", WAIT, "FAILED", UNKNOWN, "signal", signal=15, meanwhile='systemctl kill "$unit"'),

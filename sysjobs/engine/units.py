@@ -107,6 +107,8 @@ def properties(job: Job, run: str, setup: str | None, log: str) -> list[Property
         ("TimeoutStopUSec", "t", max(1, int(job.grace * 1_000_000))),
         ("OOMPolicy", "s", "stop"),
         ("IgnoreSIGPIPE", "b", False),
+        # Its failures, and not its comings and goings: 5 kB of journal a job. With those goes PID 1's word
+        # that a signal was sent by `systemctl kill`.
         ("LogLevelMax", "i", 5),
         ("TasksMax", "t", TASKS_MAX),
     ]
