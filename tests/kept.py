@@ -96,7 +96,7 @@ def record() -> bytes:
         node.run(["systemctl", "stop", "sysjobsd.socket", DAEMON])
         units = [f"run/systemd/transient/sysjobs-{job}.service" for job in live.values()]
         parts = [DATABASE, "var/log/sysjobs", "run/sysjobs/jobs", SETTINGS[1:], SHOWN, *units]
-        return node.run(["tar", "--create", "--gzip", "--directory", "/", *parts]).stdout
+        return node.run(["tar", "--create", "--gzip", "--acls", "--directory", "/", *parts]).stdout
 
 
 class Kept:

@@ -90,7 +90,7 @@ def put_back(node: Node, kept: Kept, live: dict[str, int]) -> None:
     """Has the node be as the old version left it: with the units that live started again, in this boot."""
     node.run(["systemctl", "stop", "sysjobsd.socket", DAEMON])
     node.run(["rm", "-rf", f"/{DATABASE}"])
-    node.run(["tar", "--extract", "--gzip", "--directory", "/"], input=kept.data)
+    node.run(["tar", "--extract", "--gzip", "--acls", "--directory", "/"], input=kept.data)
     node.run(["systemctl", "daemon-reload"])
     node.sh("systemctl start --no-block " + " ".join(f"sysjobs-{job}" for job in live.values()))
     node.wait_for(f"[ $(ls {HOME} | grep -c ^up) = {len(live)} ]")
