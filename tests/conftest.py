@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import platform
 import time
 from collections.abc import Generator, Iterator
 
 import pytest
 from hypothesis import settings
 
-from tests.node import Node, NodeError
+from tests.node import Node, NodeError, Vm
 from tests.node.host import SUITES
 
 # The same examples each time where nobody could look into a surprise; no deadline on a busy machine.
@@ -57,6 +58,16 @@ def node(suite: str, request: pytest.FixtureRequest) -> Iterator[Node]:
         # A daemon that doesn't start fails all tests here, not each by itself.
         node.run(["sysjobs", "queue"])
         yield node
+
+
+@pytest.fixture(scope="session")
+def vm(suite: str, request: pytest.FixtureRequest) -> Iterator[Vm]:
+    """One emulated machine for all tests of a suite, which may reboot it."""
+    if os.geteuid() != 0 or platform.machine() != "x86_64":
+        pytest.skip("an emulated machine needs root, and an x86-64 machine to run on")
+    with Vm(suite) as vm:
+        request.config.stash[BOOTED].add(f"{suite} (emulated)")
+        yield vm
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import platform
 import re
 import signal
 from collections.abc import Iterator
@@ -11,22 +9,11 @@ from collections.abc import Iterator
 import pytest
 
 from tests.admin_on_node import Place, cgroup, place
-from tests.conftest import BOOTED
 from tests.node import Vm
 from tests.queue_on_node import QueueOnNode
 
 EAT = "python3 -c 'x = b\"x\" * (400 << 20)'"
 EAT_AND_WAIT = EAT.replace("'x", "'import time; x").replace("20)", "20); time.sleep(1000)")
-
-
-@pytest.fixture(scope="module")
-def vm(suite: str, request: pytest.FixtureRequest) -> Iterator[Vm]:
-    """One machine for all tests of a suite, which may reboot it."""
-    if os.geteuid() != 0 or platform.machine() != "x86_64":
-        pytest.skip("an emulated machine needs root, and an x86-64 machine to run on")
-    with Vm(suite) as vm:
-        request.config.stash[BOOTED].add(f"{suite} (emulated)")
-        yield vm
 
 
 @pytest.fixture
