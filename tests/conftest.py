@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterator
 import pytest
 from hypothesis import settings
 
-from tests.node import Node, NodeError, Vm
+from tests.node import Machine, Node, NodeError, Vm
 from tests.node.host import SUITES
 
 # The same examples each time where nobody could look into a surprise; no deadline on a busy machine.
@@ -18,7 +18,8 @@ settings.register_profile("sysjobs", deadline=None, derandomize="CI" in os.envir
 settings.load_profile("sysjobs")
 
 STARTED = pytest.StashKey[float]()
-BOOTED = pytest.StashKey[set[str]]()
+BOOTED = "booted"
+"""A property of tests: the machine that they ran on. What other properties say is shown in the summary."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -38,35 +39,40 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--crash-seed", type=int, default=0, help="another one, other pairs of steps")
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.stash[BOOTED] = set()
-
-
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "suite" in metafunc.fixturenames:
         suites = metafunc.config.getoption("--suite") or list(SUITES)
         metafunc.parametrize("suite", suites, scope="session")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where several processes run the tests, those that share a machine share the process too."""
+    for item in items:
+        if isinstance(item, pytest.Function) and "suite" in item.fixturenames:
+            shared = next(
+                (name for name in ("vm", "node") if name in item.fixturenames), item.module.__name__
+            )
+            item.add_marker(pytest.mark.xdist_group(f"{item.callspec.params['suite']} {shared}"))
+
+
 @pytest.fixture(scope="session")
-def node(suite: str, request: pytest.FixtureRequest) -> Iterator[Node]:
+def node(suite: str) -> Iterator[Node]:
     """One node for all tests of a suite. A test that needs a clean one makes its own Node."""
     if os.geteuid() != 0:
         pytest.skip("booting a node needs root")
     with Node(suite) as node:
-        request.config.stash[BOOTED].add(suite)
         # A daemon that doesn't start fails all tests here, not each by itself.
         node.run(["sysjobs", "queue"])
         yield node
 
 
 @pytest.fixture(scope="session")
-def vm(suite: str, request: pytest.FixtureRequest) -> Iterator[Vm]:
+def vm(suite: str) -> Iterator[Vm]:
     """One emulated machine for all tests of a suite, which may reboot it."""
     if os.geteuid() != 0 or platform.machine() != "x86_64":
         pytest.skip("an emulated machine needs root, and an x86-64 machine to run on")
     with Vm(suite) as vm:
-        request.config.stash[BOOTED].add(f"{suite} (emulated)")
         yield vm
 
 
@@ -78,25 +84,29 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     for name, value in getattr(item, "funcargs", {}).items():
-        if report.failed and isinstance(value, Node):
-            report.sections.append((f"Journal of {name} since the test began", _journal(value, item)))
+        if isinstance(value, Machine):
+            report.user_properties.append((BOOTED, f"{value.suite} ({'emulated' if name == 'vm' else name})"))
+            if report.failed:
+                report.sections.append((f"Journal of {name} since the test began", _journal(value, item)))
     return report
 
 
-def _journal(node: Node, item: pytest.Item) -> str:
+def _journal(machine: Machine, item: pytest.Item) -> str:
     try:
-        return node.journal(since=item.stash[STARTED])
+        return machine.journal(since=item.stash[STARTED])
     except NodeError as error:
         return str(error)
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     terminalreporter.section("nodes")
-    booted = config.stash[BOOTED]
+    reports = [*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed")]
+    said = [(report.nodeid, name, value) for report in reports for name, value in report.user_properties]
+    booted = {str(value) for _, name, value in said if name == BOOTED}
     terminalreporter.line(f"Booted: {', '.join(sorted(booted)) or 'none'}.")
-    for report in terminalreporter.getreports("passed"):
-        for name, value in report.user_properties:
-            terminalreporter.line(f"{report.nodeid}: {name}: {value}")
+    for test, name, value in said:
+        if name != BOOTED:
+            terminalreporter.line(f"{test}: {name}: {value}")
     for report in terminalreporter.getreports("skipped"):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
         terminalreporter.line(f"Could not run here: {report.nodeid}: {reason}")
