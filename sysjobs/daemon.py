@@ -27,6 +27,7 @@ from sysjobs.handlers import Handlers
 from sysjobs.listener import Listener
 from sysjobs.ports import StorageFailed
 from sysjobs.queue import Queue
+from sysjobs.room import FileSystems
 from sysjobs.server import Server
 from sysjobs.service import Notifier, listening_socket, start_logging
 from sysjobs.store import Store
@@ -62,11 +63,15 @@ class Daemon:
         self._notifier = Notifier()
         self._trouble = ""
         self._knocking: Answer | None = None
+        # Why nothing can be written, as long as that is so.
+        self._unwritable: str | None = None
+        self._obstacle: str | None = None
         clock = SystemClock()
         files = JobFiles(paths.scripts, paths.logs)
         self._engine = Systemd(paths.systemd, files, settings.keep_failed)
         self._store = Store(paths.database)
-        self._queue = Queue(self._store, self._engine, capacity(settings), clock, self._wake)
+        room = FileSystems(paths.database.parent, paths.logs, paths.scripts)
+        self._queue = Queue(self._store, self._engine, capacity(settings), clock, self._wake, room)
         self._handlers = Handlers(self._queue, self._store, self._engine, files, settings, clock)
         self.server = Server(self._handlers.table(), self._queue.after_commit)
 
@@ -177,10 +182,7 @@ class Daemon:
         """See whether all is as the signals said."""
         if self._queue.online:
             self._guarded(self._queue.check)
-        status = self._describe()
-        if status != self._status:
-            self._status = status
-            self._notifier.tell(f"STATUS={status}")
+        self._tell_status()
 
     # The loop
 
@@ -193,11 +195,21 @@ class Daemon:
         self._flushing = None
         try:
             self._guarded(self._queue.flush)
-        except StorageFailed:
-            self._recover()
+        except StorageFailed as error:
+            self._write_failed(str(error))
+        else:
+            self._written()
         if self._engine.has_events:
             self._take_events()
         self._arm()
+
+    def _write_failed(self, why: str) -> None:
+        """Until it can be written again jobs run on, requests are refused, and units that ended are kept."""
+        if why != self._unwritable:
+            log.error("the database can't be written, trying again: %s", why)
+            self._unwritable = why
+            self._tell_status()
+        self._recover()
 
     def _recover(self) -> None:
         """After a failed commit: take up again what is on disk, and a little later what the units say."""
@@ -205,10 +217,22 @@ class Daemon:
         try:
             self._queue.load()
         except self._store.failure as error:
-            log.error("the database can't be read: %s", error)
+            if str(error) != self._unwritable:
+                log.error("the database can't be read, trying again: %s", error)
+                self._unwritable = str(error)
             self._retry(self._recover)
             return
         self._retry(self._reconcile)
+
+    def _written(self) -> None:
+        if self._queue.obstacle != self._obstacle:
+            self._obstacle = self._queue.obstacle
+            log.warning("%s", self._obstacle or "jobs can be started again")
+        # After a failure the first commit of a queue that is online again is a real one.
+        if self._unwritable is not None and self._queue.online:
+            log.warning("the database can be written again")
+            self._unwritable = None
+            self._tell_status()
 
     def _arm(self) -> None:
         """Set the timer for the queue's next deadline."""
@@ -248,7 +272,14 @@ class Daemon:
 
     def _describe(self) -> str:
         running, waiting = self._queue.counts()
-        return f"{running} running, {waiting} waiting"
+        trouble = "" if self._unwritable is None else f"; the database can't be written: {self._unwritable}"
+        return f"{running} running, {waiting} waiting{trouble}"
+
+    def _tell_status(self) -> None:
+        status = self._describe()
+        if status != self._status:
+            self._status = status
+            self._notifier.tell(f"STATUS={status}")
 
 
 def _make_directories(paths: Paths) -> None:

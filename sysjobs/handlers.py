@@ -232,7 +232,7 @@ class Handlers:
         if not self.queue.online and (job.status is Status.PENDING or job.ending):
             return Reason("no-systemd", "Waits for systemd, which doesn't answer for now.")
         if job.status is Status.PENDING:
-            return Reason("resources", self.queue.why_waiting(job))
+            return self.queue.why_waiting(job)
         return job.reason or ending_reason(job, self.clock.monotonic())
 
     def _select(self, peer: Peer, ids: list[str]) -> tuple[list[int], list[str]]:

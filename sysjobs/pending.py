@@ -28,11 +28,9 @@ class Pending:
             self._counts[job.uid] += 1
 
     def add_first(self, job: Job) -> None:
-        """For a job that had been taken out to be started, and wasn't."""
-        self.remove(job.id)
+        """For a job that had been taken out to be started, and wasn't: before all that came after it."""
         self.add(job)
-        del self._owners[job.id]
-        self._owners = {job.id: job.uid, **self._owners}
+        self._owners = {job_id: self._owners[job_id] for job_id in sorted(self._owners)}
 
     def remove(self, job_id: int) -> None:
         uid = self._owners.pop(job_id, None)

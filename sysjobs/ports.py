@@ -32,6 +32,13 @@ class Storage(Protocol):
     def unfinished(self) -> Iterator[Job]: ...
 
 
+class Room(Protocol):
+    """Whether there is room for more; each says in a sentence what is in short supply, or None."""
+
+    def to_submit(self) -> str | None: ...
+    def to_start(self) -> str | None: ...
+
+
 class Clock(Protocol):
     def now(self) -> int:
         """Microseconds since 1970."""
@@ -45,13 +52,13 @@ class RowRefused(Exception):
 
 
 class StorageFailed(Exception):
-    """The commit failed. `load` and `reconcile` follow."""
+    """The commit failed, for the reason that it says. `load` and `reconcile` follow."""
 
 
-def storage_refusal(error: Exception) -> Unavailable:
+def storage_refusal(why: str) -> Unavailable:
     """What a client is told when its request couldn't be written."""
     return Unavailable(
-        f"The queue's database can't be written: {error}.",
+        f"The queue's database can't be written: {why}.",
         "See that its file system has room and is writable; `journalctl -u sysjobsd` has more.",
         code="storage",
     )

@@ -13,8 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sysjobs import scheduler
-from sysjobs.engine import ConnectionLost, Engine, Observation, StartFailed, StartResult
-from sysjobs.errors import SysjobsError
+from sysjobs.batch import Batch, Effect, Reply
+from sysjobs.engine import Engine, Observation, StartFailed, StartPostponed, StartResult
+from sysjobs.errors import Unavailable
 from sysjobs.holdings import Holdings
 from sysjobs.jobs import (
     Cancellation,
@@ -31,25 +32,20 @@ from sysjobs.jobs import (
     transition,
 )
 from sysjobs.payload import NewJob
-from sysjobs.pending import Pending
-from sysjobs.ports import Clock, RowRefused, Storage, StorageFailed, storage_refusal
+from sysjobs.ports import Clock, Room, Storage, StorageFailed, storage_refusal
 from sysjobs.reconcile import events_of, lost_to_reboot
 from sysjobs.resources import Amount
 from sysjobs.timers import LastTimers, Timers
+from sysjobs.waiting import Waiting
 from sysjobs.watchers import Watchers
 
 log = logging.getLogger(__name__)
-
-STARTS_AT_ONCE = 16
-"""Units asked for between two looks at the sockets: each takes PID 1 one or two milliseconds."""
 
 RECHECK = 1_000_000
 """Microseconds until a unit is looked at again that should be gone."""
 
 IDLE = 10_000_000
 """Microseconds that the slices of a user without jobs stay."""
-
-Reply = Callable[[SysjobsError | None], None]
 
 
 @dataclass(slots=True)
@@ -64,29 +60,34 @@ class Queue:
     """`wake` is called when `flush` has something to do."""
 
     def __init__(
-        self, storage: Storage, engine: Engine, capacity: Amount, clock: Clock, wake: Callable[[], None]
+        self,
+        storage: Storage,
+        engine: Engine,
+        capacity: Amount,
+        clock: Clock,
+        wake: Callable[[], None],
+        room: Room,
     ) -> None:
         self._holdings = Holdings(capacity)
         self._storage = storage
         self._engine = engine
         self._clock = clock
         self._wake = wake
+        self._room = room
         self._timers = Timers()
         self._idle_users = LastTimers()
-        self._starts_from = 0
+        self._waiting = Waiting(clock, room)
         self.online = False
         self.watchers = Watchers()
-        self._replies: list[Reply] = []
+        self._batch = Batch()
         self._reset()
 
     def _reset(self) -> None:
         self.jobs: dict[int, Job] = {}
-        self._pending = Pending()
+        self._waiting.clear()
         self._holdings = Holdings(self._holdings.capacity)
         self._remains: dict[int, _Remains] = {}
-        self._dirty: dict[int, Job] = {}
-        self._effects: list[Callable[[], None]] = []
-        self._broken: Exception | None = None
+        self._batch = Batch()
 
     # Requests
 
@@ -95,13 +96,17 @@ class Queue:
         if new.key is not None and (known := self._storage.find_key(new.uid, new.key)) is not None:
             return known
         scheduler.refuse_infeasible(new.amount, self._holdings.capacity)
-        self._pending.refuse_beyond(most_pending, new.uid)
+        self._waiting.refuse_beyond(most_pending, new.uid)
+        if (short := self._room.to_submit()) is not None:
+            raise Unavailable(
+                short, "Make room there. What was submitted before is not lost.", code="no-room"
+            )
         try:
             job = self._storage.add(new)
         except self._storage.failure as error:
-            self._broken = error
+            self._batch.broken = error
             self._wake()
-            raise storage_refusal(error) from None
+            raise storage_refusal(str(error)) from None
         self._remember(job)
         self._wake()
         return job.id
@@ -113,13 +118,16 @@ class Queue:
 
     def after_commit(self, reply: Reply) -> None:
         """Call `reply` once everything so far is on disk, with the error if that failed."""
-        self._replies.append(reply)
+        self._batch.replies.append(reply)
         self._wake()
 
-    def why_waiting(self, job: Job) -> str:
-        capacity = self._holdings.capacity
-        feasible = (each for each in map(self.jobs.__getitem__, self._pending) if each.amount.fits(capacity))
-        return scheduler.why_waiting(job, next(feasible, job), self._holdings.free, capacity)
+    def why_waiting(self, job: Job) -> Reason:
+        return self._waiting.why(job, self._holdings)
+
+    @property
+    def obstacle(self) -> str | None:
+        """What keeps all that wait from starting, in a sentence."""
+        return self._waiting.obstacle.text if self._waiting.obstacle else None
 
     def set_capacity(self, capacity: Amount) -> None:
         self._holdings.resize(capacity)
@@ -131,35 +139,42 @@ class Queue:
 
     def counts(self) -> tuple[int, int]:
         """How many jobs run, and how many wait."""
-        return len(self._holdings), len(self._pending)
+        return len(self._holdings), len(self._waiting)
 
     # Events
 
     def load(self) -> None:
         """Read what is unfinished; jobs of an earlier boot have ended with it."""
+        self._storage.rollback()
+        self._batch.refuse("it is being read again")
         self._reset()
         for job in self._storage.unfinished():
             self._remember(job)
             lost = lost_to_reboot(job, self._engine.boot_id, self._engine.booted_at)
             if lost is not None:
                 self._forget(self._apply(job, lost))
+        try:
+            # Whether it can be written shows at the next commit.
+            self._storage.reserve(0)
+        except self._storage.failure as error:
+            self._batch.broken = error
 
     def reconcile(self) -> None:
         """Take up where nobody was looking: after a start, a reconnection, a failed commit."""
         self.online = True
         # What was to be done follows again from what is.
-        self._effects.clear()
+        self._batch.effects.clear()
         for job_id, remains in self._remains.items():
             remains.releasing = False
             if remains.kill_at is not None:
                 self._timers.at(remains.kill_at, job_id)
         self.check()
-        self._effects.append(functools.partial(self._engine.sweep, self.jobs))
+        self._batch.effects.append(functools.partial(self._engine.sweep, self.jobs))
         for job in self.jobs.values():
             self._set_timers(job)
             if job.ending:
-                self._effects.append(functools.partial(self._engine.terminate, job))
-        self._wake()
+                self._when_written(job, functools.partial(self._engine.terminate, job))
+        self.tick()
 
     def check(self) -> None:
         """Compare every job that was launched with what the engine has."""
@@ -176,14 +191,14 @@ class Queue:
         for event in events_of(job, seen, self._clock.now()):
             job = self._apply(job, event)
         if job.status is Status.PENDING and before.status.launched:
-            self._requeue(before)
+            self._requeue(before, job)
         if job.status.terminal:
             self._settle(before, job, seen)
 
-    def _requeue(self, job: Job) -> None:
-        """Put a job that was to be started, and wasn't, back to where it stood: first."""
-        self._give_back(job)
-        self._pending.add_first(job)
+    def _requeue(self, before: Job, job: Job) -> None:
+        """Put a job that was to be started, and wasn't, back to where it stood."""
+        self._give_back(before)
+        self._waiting.put_back(job)
 
     def _adopt(self, seen: Observation) -> Job | None:
         """An ended job whose unit is still there; None for a unit that the database knows nothing of."""
@@ -206,18 +221,18 @@ class Queue:
             if job.status.terminal:
                 self._tend(job, now)
             elif job.kill_at is not None and job.kill_at <= now:
-                self._effects.append(functools.partial(self._kill, job_id))
+                self._when_written(job, functools.partial(self._kill, job_id))
             elif job.deadline is not None and job.deadline <= now:
                 self._apply(job, TimeLimitReached(now + int(job.grace * 1_000_000)))
         for uid in self._idle_users.due(now):
             if not self._holdings.holds(uid):
-                self._effects.append(functools.partial(self._engine.tidy, uid))
+                self._batch.effects.append(functools.partial(self._engine.tidy, uid))
         self._wake()
 
     def next_time(self) -> int | None:
         """When `tick` has something to do, in microseconds of CLOCK_MONOTONIC."""
-        times = (self._timers.next(), self._idle_users.next(), self._starts_from if self._pending else 0)
-        return min((when for when in times if when), default=None)
+        times = (self._timers.next(), self._idle_users.next(), self._waiting.next_time())
+        return min((when for when in times if when is not None), default=None)
 
     # Changes, commit, actions
 
@@ -225,7 +240,7 @@ class Queue:
         changed = transition(job, event)
         if changed != job:
             self.jobs[job.id] = changed
-            self._dirty[job.id] = changed
+            self._batch.changed[job.id] = changed
             self._wake()
             self._plan(job, changed)
         return changed
@@ -233,13 +248,17 @@ class Queue:
     def _plan(self, job: Job, changed: Job) -> None:
         """What is to be done about a change once it is on disk."""
         if changed.status.launched and not job.status.launched:
-            self._effects.append(functools.partial(self._start, changed))
+            self._batch.effects.append(functools.partial(self._start, changed))
         elif changed.kill_at is not None and job.kill_at is None:
-            self._effects.append(functools.partial(self._engine.terminate, changed))
+            self._batch.effects.append(functools.partial(self._engine.terminate, changed))
         if changed.status.terminal and not job.status.launched:
             self._forget(changed)
         if (changed.deadline, changed.kill_at) != (job.deadline, job.kill_at):
             self._set_timers(changed)
+
+    def _when_written(self, job: Job, effect: Effect) -> None:
+        """Do what follows from a job as it is, once that is on disk; mostly it has long been."""
+        (self._batch.effects if job.id in self._batch.changed else self._batch.due).append(effect)
 
     def _settle(self, before: Job, job: Job, seen: Observation) -> None:
         """Give back and let go of what an ended job still has."""
@@ -249,7 +268,7 @@ class Queue:
         if not seen.held:
             if seen.empty:
                 self._forget(job)
-                self._effects.append(functools.partial(self._engine.clean, job))
+                self._batch.effects.append(functools.partial(self._engine.clean, job))
             else:
                 self._timers.at(self._clock.monotonic() + RECHECK, job.id)
             return
@@ -259,18 +278,18 @@ class Queue:
             # It was told to end and so were the processes that it left: they have their grace too.
             remains.kill_at = before.kill_at
             self._timers.at(before.kill_at, job.id)
-            self._effects.append(functools.partial(self._engine.await_empty, job))
+            self._batch.effects.append(functools.partial(self._engine.await_empty, job))
             return
         remains.releasing = True
-        self._effects.append(functools.partial(self._release, job))
+        self._batch.effects.append(functools.partial(self._release, job))
 
     def _tend(self, job: Job, now: int) -> None:
         """See to an ended job whose processes or unit are still there."""
         remains = self._remains.get(job.id, _Remains())
         if not remains.releasing and remains.kill_at is not None and remains.kill_at <= now:
             remains.releasing = True
-            self._effects.append(functools.partial(self._engine.kill, job))
-            self._effects.append(functools.partial(self._release, job))
+            self._batch.effects.append(functools.partial(self._engine.kill, job))
+            self._batch.effects.append(functools.partial(self._release, job))
         else:
             self.observed(self._engine.observe(job))
 
@@ -297,6 +316,10 @@ class Queue:
             return
         try:
             result = self._engine.start(job, self._storage.payload(job.id))
+        except StartPostponed as error:
+            self._waiting.postpone(error.reason)
+            self._requeue(job, self._apply(job, NotStarted()))
+            return
         except StartFailed as error:
             self._fail_start(job, error.reason)
             return
@@ -307,10 +330,6 @@ class Queue:
             return
         if result is StartResult.EXISTS:
             self.observed(self._engine.observe(job))
-        elif result is StartResult.GOING_DOWN:
-            self._starts_from = self._clock.monotonic() + IDLE
-            self._apply(job, NotStarted())
-            self._requeue(job)
 
     def _fail_start(self, job: Job, reason: Reason) -> None:
         outcome = Outcome(Status.FAILED_DRIVER, reason)
@@ -318,59 +337,24 @@ class Queue:
 
     def flush(self) -> None:
         """Start what fits, commit, then answer and act. Raises ConnectionLost, StorageFailed."""
-        if self.online and self._clock.monotonic() >= self._starts_from:
-            self._starts_from = 0
+        if self.online:
             self._launch()
-        dirty, self._dirty = self._dirty, {}
-        effects, self._effects = self._effects, []
-        replies, self._replies = self._replies, []
+        batch, self._batch = self._batch, Batch()
         try:
-            if self._broken is not None:
-                raise self._broken
-            for job in dirty.values():
-                self._save(job)
-            self._storage.commit()
-        except self._storage.failure as error:
-            self._fail(error, replies)
-            return
-        for reply in replies:
-            reply(None)
-        for job in dirty.values():
+            batch.write(self._storage)
+        except StorageFailed:
+            if self.online:
+                batch.act_on_what_was_due()
+            raise
+        for job in batch.changed.values():
             self.watchers.tell(job)
         if self.online:
-            for effect in effects:
-                self._act(effect)
-
-    def _save(self, job: Job) -> None:
-        try:
-            self._storage.save(job)
-        except RowRefused as error:
-            # A fault of ours; it must not keep the others from being written.
-            log.error("job %d can't be written as %s: %s", job.id, job.status, error)
-
-    def _act(self, effect: Callable[[], None]) -> None:
-        try:
-            effect()
-        except ConnectionLost:
-            raise
-        except Exception:
-            # Whatever is wrong with one job stays with it.
-            log.exception("an action failed: %s", effect)
-
-    def _fail(self, error: Exception, replies: list[Reply]) -> None:
-        """Nothing since the last commit has happened: forget it, and look again at what is."""
-        log.error("the database can't be written: %s", error)
-        self._storage.rollback()
-        for reply in replies:
-            reply(storage_refusal(error))
-        raise StorageFailed from error
+            batch.act()
 
     def _launch(self) -> None:
-        waiting = (self.jobs[job_id] for job_id in self._pending)
-        chosen = scheduler.choose(waiting, self._holdings.free, self._holdings.capacity, STARTS_AT_ONCE)
+        chosen = self._waiting.choose(self._holdings)
         now, monotonic = self._clock.now(), self._clock.monotonic()
         for job in chosen:
-            self._pending.remove(job.id)
             deadline = None if job.time_limit is None else monotonic + int(job.time_limit * 1_000_000)
             shard = self._holdings.place(job.uid)
             self._holdings.take(self._apply(job, Launched(now, self._engine.boot_id, shard, deadline)))
@@ -378,7 +362,7 @@ class Queue:
     def _remember(self, job: Job) -> None:
         self.jobs[job.id] = job
         if job.status is Status.PENDING:
-            self._pending.add(job)
+            self._waiting.add(job)
         if job.boot_id == self._engine.boot_id:
             self._holdings.take(job)
             self._set_timers(job)
@@ -395,5 +379,5 @@ class Queue:
     def _forget(self, job: Job) -> None:
         self._give_back(job)
         self.jobs.pop(job.id, None)
-        self._pending.remove(job.id)
+        self._waiting.discard(job)
         self._remains.pop(job.id, None)

@@ -80,7 +80,7 @@ def test_statements() -> None:
 def test_a_new_file(path: Path) -> None:
     Store(path).close()
     assert schema_at(path) == (SCHEMA_VERSION, made_by(schema_sql()))
-    assert [each.name for each in path.parent.iterdir()] == [path.name]
+    assert sorted(each.name for each in path.parent.iterdir()) == [path.name, f"{path.name}-reserve"]
 
 
 def test_every_commit_is_on_disk(path: Path) -> None:

@@ -44,6 +44,7 @@ LAYERS: dict[str, list[set[str]]] = {
             "sysjobs.engine.signals",
             "sysjobs.engine.units",
             "sysjobs.answers",
+            "sysjobs.batch",
             "sysjobs.holdings",
             "sysjobs.pending",
             "sysjobs.ports",
@@ -54,6 +55,7 @@ LAYERS: dict[str, list[set[str]]] = {
             "sysjobs.submission",
             "sysjobs.timers",
             "sysjobs.views",
+            "sysjobs.waiting",
             "sysjobs.watchers",
         },
     ],
@@ -62,6 +64,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {"sysjobs.capacity"},
         {"sysjobs.service"},
         {"sysjobs.listener"},
+        {"sysjobs.room"},
         {
             "sysjobs.engine.bus",
             "sysjobs.engine.cgroups",

@@ -261,7 +261,7 @@ def test_a_full_disk_keeps_nothing_of_a_commit(store: Store) -> None:
     store._db.execute("PRAGMA max_page_count = 1")
     store.save(replace(job, reason=Reason("a", "b")))
     with pytest.raises(store.failure, match="full"):
-        store.add(new_job(payload=Payload((b"x" * 100_000,))))
+        store.add(new_job(payload=Payload((b"x" * 5_000_000,))))
     store.rollback()
     assert store.find(Filter()) == ([job], 0)
 

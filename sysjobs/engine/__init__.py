@@ -40,12 +40,17 @@ class StartResult(Enum):
     EXISTS = "exists"
     """The unit is there from an earlier call: it is to be observed."""
 
-    GOING_DOWN = "going-down"
-    """The machine is being shut down and starts nothing any more; nothing of the unit ever began."""
-
 
 class StartFailed(Exception):
     """The unit can't be started; the job ends with this reason."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(reason.text)
+        self.reason = reason
+
+
+class StartPostponed(Exception):
+    """It can't be started now, for a reason that passes and isn't the job's; nothing of it ever began."""
 
     def __init__(self, reason: Reason) -> None:
         super().__init__(reason.text)
@@ -92,7 +97,10 @@ class Engine(Protocol):
         """Whether `events()` has something to say that the descriptor doesn't show."""
 
     def start(self, job: Job, payload: Payload) -> StartResult:
-        """Ask for the job's unit, once: a second call for the same attempt changes nothing."""
+        """Ask for the job's unit, once: a second call for the same attempt changes nothing.
+
+        Raises StartFailed, StartPostponed.
+        """
 
     def terminate(self, job: Job) -> None:
         """SIGTERM to all processes of the job, thawed and continued if need be."""

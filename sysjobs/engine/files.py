@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from sysjobs.engine import ConnectionLost, StartFailed
+from sysjobs.engine import ConnectionLost, StartFailed, StartPostponed
 from sysjobs.engine.script import STEPS, Files, Traces, run_script, setup_script
 from sysjobs.jobs import Job, Reason
 from sysjobs.payload import Payload
@@ -42,6 +42,11 @@ _ACL = "system.posix_acl_access"
 _OWNER, _USER, _GROUP, _MASK, _OTHERS = 0x01, 0x02, 0x04, 0x10, 0x20
 _READ, _CHANGE = 4, 2
 _NOBODY = 2**32 - 1
+
+PASSING = frozenset(
+    (errno.ENOSPC, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EIO)
+)
+"""What is wrong with the machine rather than with one job, and may be right again later."""
 
 
 class JobFiles:
@@ -67,7 +72,7 @@ class JobFiles:
         return f"{self.log_directory(job)}/{job.id}{attempt}{'.setup' if setup else ''}.log"
 
     def prepare(self, job: Job, payload: Payload) -> Files:
-        """Write the scripts and see that the log directory is there. Raises StartFailed, ConnectionLost."""
+        """Write the scripts and see that the log directory is there. Raises StartFailed, StartPostponed."""
         files = self.files(job)
         scripts = {files.run: run_script(job, payload, files, self.log(job).encode())}
         if job.has_setup:
@@ -82,9 +87,12 @@ class JobFiles:
                 self._make_room()
                 self._write_all(job, files, scripts)
         except OSError as error:
-            _fail_if_scarce(error)
-            text = f"Could not be started: {error.filename or files.directory}: {error.strerror}."
-            raise StartFailed(Reason("no-files", text)) from None
+            what = f"{error.filename or files.directory}: {error.strerror}."
+            if error.errno in PASSING:
+                raise StartPostponed(
+                    Reason("no-files", f"Can't start now: {what} It is tried again.")
+                ) from None
+            raise StartFailed(Reason("no-files", f"Could not be started: {what}")) from None
         return files
 
     def _take(self, job: Job, size: int) -> None:

@@ -11,10 +11,10 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from sysjobs.engine import ConnectionLost, Observation, StartFailed, StartResult
+from sysjobs.engine import ConnectionLost, Observation, StartFailed, StartPostponed, StartResult
 from sysjobs.engine.bus import Bus, CallFailed, Knock
 from sysjobs.engine.cgroups import EmptyWatch, controllers, is_populated
-from sysjobs.engine.files import JobFiles
+from sysjobs.engine.files import PASSING, JobFiles
 from sysjobs.engine.journal import Journal
 from sysjobs.engine.oom import SLACK, OomKill, Victim
 from sysjobs.engine.outcome import Seen, asks_journal, end_time, has_ended, outcome
@@ -33,6 +33,7 @@ KEEP_FAILED_FOR = 3600.0
 """Seconds: a machine with failed units counts as degraded."""
 
 _RUNNING = ("active", "running")
+_GOING_DOWN = Reason("going-down", "The machine is being shut down, and starts nothing any more.")
 
 
 class Systemd:
@@ -99,7 +100,7 @@ class Systemd:
     def start(self, job: Job, payload: Payload) -> StartResult:
         try:
             files = self._files.prepare(job, payload)
-        except StartFailed:
+        except (StartFailed, StartPostponed):
             self._files.clean(job)
             raise
         if self._kept.pop(job.unit, None) is not None:
@@ -115,7 +116,11 @@ class Systemd:
             del self._tracked[job.id]
             self._files.clean(job)
             if self._is_going_down():
-                return StartResult.GOING_DOWN
+                raise StartPostponed(_GOING_DOWN) from None
+            if -error.number in PASSING or error.number == -errno.ENOENT:
+                # A unit that it can't write to a full /run it calls not found.
+                text = f"systemd makes no units now: {error.text} See that /run has room. It is tried again."
+                raise StartPostponed(Reason("no-unit", text)) from None
             raise StartFailed(_refusal(job, error)) from None
         return StartResult.STARTED
 

@@ -15,9 +15,13 @@ from sysjobs.jobs import UNFINISHED, Cancellation, Exit, Job, Reason, Status
 from sysjobs.payload import NewJob, Payload, dump_payload, load_payload
 from sysjobs.ports import RowRefused
 from sysjobs.resources import Amount
+from sysjobs.store import reserve
 from sysjobs.store.database import connect, queries
 
 _SQL = queries()
+
+FILL_EVERY = 16
+"""Jobs that are added between two looks at the reserve."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +40,14 @@ class Store:
     failure = sqlite3.Error
 
     def __init__(self, path: Path) -> None:
+        self._path = path
+        self._added = 0
+        reserve.take_up(path)
         self._db = connect(path)
+        reserve.fill(self._db, path)
 
     def close(self) -> None:
+        reserve.leave(self._path)
         self._db.close()
 
     def _begin(self) -> None:
@@ -54,6 +63,9 @@ class Store:
             except sqlite3.Error:
                 self.rollback()
                 raise
+        if self._added >= FILL_EVERY:
+            self._added = 0
+            reserve.fill(self._db, self._path)
 
     def rollback(self) -> None:
         if self._db.in_transaction:
@@ -66,6 +78,7 @@ class Store:
 
     def add(self, new: NewJob) -> Job:
         self._begin()
+        self._added += 1
         payload = new.payload
         row = {
             "uid": new.uid,
