@@ -28,10 +28,12 @@ from sysjobs.listener import Listener
 from sysjobs.ports import StorageFailed
 from sysjobs.queue import Queue
 from sysjobs.room import FileSystems
+from sysjobs.selectors import ranges
 from sysjobs.server import Server
 from sysjobs.service import Notifier, listening_socket, start_logging
 from sysjobs.store import Store
 from sysjobs.store.database import damaged
+from sysjobs.store.repair import repair
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +69,7 @@ class Daemon:
         self._unwritable: str | None = None
         self._obstacle: str | None = None
         clock = SystemClock()
-        files = JobFiles(paths.scripts, paths.logs)
+        files = self._files = JobFiles(paths.scripts, paths.logs)
         self._engine = Systemd(paths.systemd, files, settings.keep_failed)
         self._store = Store(paths.database)
         room = FileSystems(paths.database.parent, paths.logs, paths.scripts)
@@ -109,6 +111,7 @@ class Daemon:
             lost = error
         try:
             self._queue.load()
+            self._skip_ids()
         except self._store.failure as error:
             raise damaged(self._paths.database, error) from None
         if lost is None:
@@ -117,6 +120,14 @@ class Daemon:
             self._reconcile()
         else:
             self._lost(lost)
+
+    def _skip_ids(self) -> None:
+        """Give no job the number of one that a lost database has forgotten, and whose log is there."""
+        last = self._store.last_id()
+        highest = self._files.highest_log()
+        if highest > last:
+            log.warning("there are logs of jobs up to %d, the database knows jobs up to %d", highest, last)
+            self._queue.reserve_ids(highest)
 
     def _lost(self, error: ConnectionLost) -> None:
         """systemd restarted itself or doesn't answer: go on without it until it does."""
@@ -289,9 +300,24 @@ def _make_directories(paths: Paths) -> None:
             directory.chmod(mode)
 
 
-_USAGE = """Usage: sysjobsd [--check | --version]
+def _repair(paths: Paths) -> None:
+    os.umask(0o077)
+    highest = JobFiles(paths.scripts, paths.logs).highest_log()
+    done = repair(paths.database, highest, time.strftime("%Y%m%d-%H%M%S"))
+    if done.kept is None:
+        log.info("%s is whole: %d jobs can be read", paths.database, done.saved)
+        return
+    log.warning("%s was damaged: %s", paths.database, done.wrong)
+    log.warning("it is kept as %s; a new one has the %d jobs that could be read", done.kept, done.saved)
+    if done.lost:
+        log.warning("of these numbers no job could be read: %s", ranges(done.lost))
+    log.info("`systemctl start sysjobsd` takes it up")
+
+
+_USAGE = """Usage: sysjobsd [--check | --repair | --version]
 It is started by systemd: systemctl start sysjobsd.socket
-With --check it reads the settings, says what is wrong with them, and ends.
+With --check it reads the settings, says what is wrong with them, and ends. With --repair it saves what can be
+read of a damaged database into a new one, and keeps the damaged file; the daemon has to be stopped for that.
 """
 
 
@@ -303,11 +329,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments in (["-h"], ["--help"]):
         sys.stdout.write(_USAGE)
         return EXIT_OK
-    if arguments not in ([], ["--check"]):
+    if arguments not in ([], ["--check"], ["--repair"]):
         sys.stderr.write(_USAGE)
         return EXIT_USAGE
     start_logging()
     try:
+        if arguments == ["--repair"]:
+            _repair(SYSTEM)
+            return EXIT_OK
         if arguments:
             capacity(read_settings(SYSTEM.settings))
             return EXIT_OK
@@ -320,7 +349,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             loop.run_until_complete(daemon.run(listening_socket(SYSTEM)))
     except SysjobsError as error:
         log.error("%s %s", error.message, error.hint)
-        return EXIT_CONFIG
+        return EXIT_FAILED if arguments == ["--repair"] else EXIT_CONFIG
     except OSError as error:
         log.error("can't start: %s: %s", error.filename or "socket", error.strerror)
         return EXIT_FAILED

@@ -11,7 +11,7 @@ from sysjobs.engine.files import JobFiles
 from sysjobs.errors import Denied, Refused
 from sysjobs.jobs import UNFINISHED, Cancellation, Job, Reason, Status, ending_reason
 from sysjobs.peer import Peer
-from sysjobs.ports import Clock
+from sysjobs.ports import Clock, RowDamaged, storage_unreadable
 from sysjobs.protocol import Call, Params
 from sysjobs.queue import Queue
 from sysjobs.resources import parse_duration
@@ -48,13 +48,25 @@ class Handlers:
     clock: Clock
 
     def table(self) -> dict[str, Callable[[Exchange, Call], None]]:
-        return {
+        methods = {
             "io.sysjobs.Submit": self.submit,
             "io.sysjobs.List": self.list_jobs,
             "io.sysjobs.Show": self.show,
             "io.sysjobs.Cancel": self.cancel,
             "io.sysjobs.Watch": self.watch,
         }
+        return {name: self._reading(method) for name, method in methods.items()}
+
+    def _reading(self, method: Callable[[Exchange, Call], None]) -> Callable[[Exchange, Call], None]:
+        """The method, in which a database that can't be read is no fault of ours."""
+
+        def guarded(exchange: Exchange, call: Call) -> None:
+            try:
+                method(exchange, call)
+            except self.store.failure as error:
+                raise storage_unreadable(error) from None
+
+        return guarded
 
     def submit(self, exchange: Exchange, call: Call) -> None:
         params = Params(call.parameters, frozenset(("job", "context", "key")))
@@ -121,12 +133,18 @@ class Handlers:
             raise Refused(f"{selector!r} names {len(ids)} jobs.", "Give the id of one.", code="several")
         job = self._job(ids[0])
         mine = peer.may_read(job.uid)
+        warnings = not_enforced(job.amount, holds_memory=self.engine.holds_memory)
+        payload = None
+        try:
+            payload = self.store.payload(job.id) if mine else None
+        except RowDamaged as error:
+            warnings = [*warnings, error.message]
         details = details_view(
             job,
             self._view(peer, job),
-            self.store.payload(job.id) if mine else None,
+            payload,
             self.files.log(job, setup=True) if mine and job.has_setup else None,
-            not_enforced(job.amount, holds_memory=self.engine.holds_memory),
+            warnings,
         )
         exchange.finish({"details": details})
 
@@ -199,6 +217,7 @@ class Handlers:
                 "Watch fewer, with `more`.",
                 code="too-many",
             )
+        watched = [job.id for job in self._jobs(watched)]
         exchange.hold(len(watched) * WATCHED)
         # Of a job that changes faster than the client reads, it is told the last state only.
         untold = dict.fromkeys(watched)
@@ -240,10 +259,13 @@ class Handlers:
         return select(peer, ids, self.queue.jobs, self.store)
 
     def _jobs(self, ids: Sequence[int]) -> list[Job]:
+        if len(ids) == 1:
+            return [self._job(ids[0])]
         # The queue's memory may be ahead of the last commit.
         live = {job_id: job for job_id in ids if (job := self.queue.jobs.get(job_id))}
         stored = {job.id: job for job in self.store.get_all(job_id for job_id in ids if job_id not in live)}
-        return [live.get(job_id) or stored[job_id] for job_id in ids]
+        # Of a range, those whose records are damaged are left out.
+        return [job for job_id in ids if (job := live.get(job_id) or stored.get(job_id))]
 
     def _job(self, job_id: int) -> Job:
         job = self.queue.jobs.get(job_id) or self.store.get(job_id)

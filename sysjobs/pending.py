@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator
 
@@ -29,8 +30,11 @@ class Pending:
 
     def add_first(self, job: Job) -> None:
         """For a job that had been taken out to be started, and wasn't: before all that came after it."""
-        self.add(job)
-        self._owners = {job_id: self._owners[job_id] for job_id in sorted(self._owners)}
+        self.remove(job.id)
+        ahead = list(itertools.takewhile(lambda other: other < job.id, self._owners))
+        owners = {job_id: self._owners.pop(job_id) for job_id in ahead}
+        self._owners = {**owners, job.id: job.uid, **self._owners}
+        self._counts[job.uid] += 1
 
     def remove(self, job_id: int) -> None:
         uid = self._owners.pop(job_id, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from sysjobs.errors import Unavailable
+from sysjobs.errors import Refused, Unavailable
 from sysjobs.jobs import Job
 from sysjobs.payload import NewJob, Payload
 
@@ -26,10 +26,14 @@ class Storage(Protocol):
 
     def commit(self) -> None: ...
     def rollback(self) -> None: ...
-    def get(self, job_id: int) -> Job | None: ...
-    def payload(self, job_id: int) -> Payload: ...
+    def get(self, job_id: int) -> Job | None:
+        """Raises RowDamaged."""
+
+    def payload(self, job_id: int) -> Payload:
+        """Raises RowDamaged."""
+
     def find_key(self, uid: int, key: str) -> int | None: ...
-    def unfinished(self) -> Iterator[Job]: ...
+    def unfinished(self) -> Iterator[Job | RowDamaged]: ...
 
 
 class Room(Protocol):
@@ -51,6 +55,19 @@ class RowRefused(Exception):
     """The database's checks don't allow this row."""
 
 
+class RowDamaged(Refused):
+    """What the database has of a job can't be what was written there. It stays as it is; others go on."""
+
+    def __init__(self, job_id: int, why: str) -> None:
+        super().__init__(
+            f"The record of job {job_id} in the database is damaged: {why[:100]}.",
+            f"Its unit, sysjobs-{job_id}, and its logs are left alone. "
+            "With sysjobsd stopped, `sysjobsd --repair` sets the record aside.",
+            code="damaged",
+        )
+        self.job_id = job_id
+
+
 class StorageFailed(Exception):
     """The commit failed, for the reason that it says. `load` and `reconcile` follow."""
 
@@ -60,5 +77,13 @@ def storage_refusal(why: str) -> Unavailable:
     return Unavailable(
         f"The queue's database can't be written: {why}.",
         "See that its file system has room and is writable; `journalctl -u sysjobsd` has more.",
+        code="storage",
+    )
+
+
+def storage_unreadable(error: Exception) -> Unavailable:
+    return Unavailable(
+        f"The queue's database can't be read: {error}.",
+        "Jobs run on. With sysjobsd stopped, root can save what is readable by `sysjobsd --repair`.",
         code="storage",
     )

@@ -12,10 +12,8 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sysjobs import scheduler
 from sysjobs.batch import Batch, Effect, Reply
 from sysjobs.engine import Engine, Observation, StartFailed, StartPostponed, StartResult
-from sysjobs.errors import Unavailable
 from sysjobs.holdings import Holdings
 from sysjobs.jobs import (
     Cancellation,
@@ -31,8 +29,8 @@ from sysjobs.jobs import (
     TimeLimitReached,
     transition,
 )
-from sysjobs.payload import NewJob
-from sysjobs.ports import Clock, Room, Storage, StorageFailed, storage_refusal
+from sysjobs.payload import NewJob, Payload
+from sysjobs.ports import Clock, Room, RowDamaged, Storage, StorageFailed, storage_refusal
 from sysjobs.reconcile import events_of, lost_to_reboot
 from sysjobs.resources import Amount
 from sysjobs.timers import LastTimers, Timers
@@ -73,10 +71,11 @@ class Queue:
         self._engine = engine
         self._clock = clock
         self._wake = wake
-        self._room = room
         self._timers = Timers()
         self._idle_users = LastTimers()
         self._waiting = Waiting(clock, room)
+        # Jobs that the database has lost, and whose units are there.
+        self._strangers: set[int] = set()
         self.online = False
         self.watchers = Watchers()
         self._batch = Batch()
@@ -95,12 +94,8 @@ class Queue:
         """Accept a job; its id. It is on disk once the replies given to `after_commit` are called."""
         if new.key is not None and (known := self._storage.find_key(new.uid, new.key)) is not None:
             return known
-        scheduler.refuse_infeasible(new.amount, self._holdings.capacity)
+        self._waiting.admit(new.amount, self._holdings)
         self._waiting.refuse_beyond(most_pending, new.uid)
-        if (short := self._room.to_submit()) is not None:
-            raise Unavailable(
-                short, "Make room there. What was submitted before is not lost.", code="no-room"
-            )
         try:
             job = self._storage.add(new)
         except self._storage.failure as error:
@@ -149,15 +144,23 @@ class Queue:
         self._batch.refuse("it is being read again")
         self._reset()
         for job in self._storage.unfinished():
+            if isinstance(job, RowDamaged):
+                log.error("%s %s", job.message, job.hint)
+                continue
             self._remember(job)
             lost = lost_to_reboot(job, self._engine.boot_id, self._engine.booted_at)
             if lost is not None:
                 self._forget(self._apply(job, lost))
+        # Whether it can be written shows at the next commit.
+        self.reserve_ids(0)
+
+    def reserve_ids(self, last: int) -> None:
+        """Give new jobs higher ids than this one."""
         try:
-            # Whether it can be written shows at the next commit.
-            self._storage.reserve(0)
+            self._storage.reserve(last)
         except self._storage.failure as error:
             self._batch.broken = error
+        self._wake()
 
     def reconcile(self) -> None:
         """Take up where nobody was looking: after a start, a reconnection, a failed commit."""
@@ -202,14 +205,20 @@ class Queue:
 
     def _adopt(self, seen: Observation) -> Job | None:
         """An ended job whose unit is still there; None for a unit that the database knows nothing of."""
-        job = self._storage.get(seen.job_id)
+        if seen.job_id in self._strangers:
+            return None
+        try:
+            job = self._storage.get(seen.job_id)
+        except RowDamaged as error:
+            log.error("%s", error.message)
+            job = None
         if job is not None and job.status.terminal:
             self._remember(job)
             return job
-        # The database was lost or put back: no new job may come by this one's unit.
+        # The database was lost, damaged or put back: no new job may come by this one's unit.
         log.warning("unit of job %d is not accounted for by the database; it is left alone", seen.job_id)
-        self._storage.reserve(seen.job_id)
-        self._wake()
+        self._strangers.add(seen.job_id)
+        self.reserve_ids(seen.job_id)
         return None
 
     def tick(self) -> None:
@@ -315,7 +324,7 @@ class Queue:
                 self.observed(self._engine.observe(current))
             return
         try:
-            result = self._engine.start(job, self._storage.payload(job.id))
+            result = self._engine.start(job, self._payload(job))
         except StartPostponed as error:
             self._waiting.postpone(error.reason)
             self._requeue(job, self._apply(job, NotStarted()))
@@ -323,13 +332,18 @@ class Queue:
         except StartFailed as error:
             self._fail_start(job, error.reason)
             return
-        except (ValueError, KeyError) as error:
-            log.error("job %d can't be read from the database: %r", job.id, error)
-            text = "Could not be started: its record in the database is damaged."
-            self._fail_start(job, Reason("damaged", text))
-            return
         if result is StartResult.EXISTS:
             self.observed(self._engine.observe(job))
+
+    def _payload(self, job: Job) -> Payload:
+        try:
+            return self._storage.payload(job.id)
+        except RowDamaged as error:
+            log.error("%s", error.message)
+            text = "Could not be started: its record in the database is damaged."
+            raise StartFailed(Reason("damaged", text)) from None
+        except self._storage.failure as error:
+            raise StartPostponed(Reason("no-database", f"The database can't be read: {error}.")) from None
 
     def _fail_start(self, job: Job, reason: Reason) -> None:
         outcome = Outcome(Status.FAILED_DRIVER, reason)

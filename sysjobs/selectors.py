@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sysjobs.errors import Refused
@@ -34,6 +35,17 @@ class ByName:
 
 
 Selector = ById | Recent | ByName
+
+
+def ranges(ids: Sequence[int]) -> str:
+    """[3, 4, 5, 9] -> '3-5, 9'."""
+    found: list[list[int]] = []
+    for job_id in sorted(ids):
+        if found and job_id == found[-1][1] + 1:
+            found[-1][1] = job_id
+        else:
+            found.append([job_id, job_id])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
 
 
 def nothing_found(text: str) -> str:

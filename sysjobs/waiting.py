@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sysjobs import scheduler
+from sysjobs.errors import Unavailable
 from sysjobs.holdings import Holdings
 from sysjobs.jobs import Job, Reason
 from sysjobs.pending import Pending
 from sysjobs.ports import Clock, Room
+from sysjobs.resources import Amount
 
 STARTS_AT_ONCE = 16
 """Units asked for between two looks at the sockets: each takes PID 1 one or two milliseconds."""
@@ -51,6 +53,13 @@ class Waiting:
 
     def refuse_beyond(self, most: int, uid: int) -> None:
         self._pending.refuse_beyond(most, uid)
+
+    def admit(self, amount: Amount, holdings: Holdings) -> None:
+        """Raise Refused for a new job that can never start here, Unavailable where there is no room."""
+        scheduler.refuse_infeasible(amount, holdings.capacity)
+        if (short := self._room.to_submit()) is not None:
+            hint = "Make room there. What was submitted before is not lost."
+            raise Unavailable(short, hint, code="no-room")
 
     def choose(self, holdings: Holdings) -> list[Job]:
         """Those that start now."""

@@ -168,7 +168,7 @@ def test_a_damaged_database_stops_its_start(node: Node, alice: Place, settings: 
     try:
         said = settings.start()
         assert f"{DATABASE} is damaged" in said
-        assert "Move it aside, or restore it from a backup" in said
+        assert "`sysjobsd --repair` saves what can be read" in said
         assert "Traceback" not in said
         assert daemon(node, "ExecMainStatus") == EXIT_CONFIG
     finally:

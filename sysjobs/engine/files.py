@@ -55,6 +55,7 @@ class JobFiles:
     def __init__(self, scripts: Path, logs: Path) -> None:
         self._scripts = str(scripts)
         self._logs = str(logs)
+        self._mark = f"{logs}/.last-job"
         # Bytes of scripts: by job, with whose they are, and by user.
         self._sizes: dict[int, tuple[int, int]] = {}
         self._held: Counter[int] = Counter()
@@ -71,6 +72,22 @@ class JobFiles:
         attempt = f".{job.attempt}" if job.attempt > 1 else ""
         return f"{self.log_directory(job)}/{job.id}{attempt}{'.setup' if setup else ''}.log"
 
+    def highest_log(self) -> int:
+        """The highest id of a job that was started with these logs, as far as that was noted."""
+        with suppress(OSError, ValueError):
+            return int(Path(self._mark).read_text("ascii"))
+        return 0
+
+    def _note(self, job: Job) -> None:
+        # The logs themselves are in directories that are closed to the daemon.
+        with suppress(OSError):
+            if job.id > self.highest_log():
+                fd = os.open(self._mark, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+                try:
+                    os.write(fd, b"%d\n" % job.id)
+                finally:
+                    os.close(fd)
+
     def prepare(self, job: Job, payload: Payload) -> Files:
         """Write the scripts and see that the log directory is there. Raises StartFailed, StartPostponed."""
         files = self.files(job)
@@ -79,6 +96,7 @@ class JobFiles:
             scripts[files.setup] = setup_script(job, payload, files, self.log(job, setup=True).encode())
         try:
             self._own_log_directory(job)
+            self._note(job)
             try:
                 self._write_all(job, files, scripts)
             except OSError as error:

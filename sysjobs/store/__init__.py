@@ -11,11 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sysjobs.jobs import UNFINISHED, Cancellation, Exit, Job, Reason, Status
-from sysjobs.payload import NewJob, Payload, dump_payload, load_payload
-from sysjobs.ports import RowRefused
-from sysjobs.resources import Amount
-from sysjobs.store import reserve
+from sysjobs.jobs import UNFINISHED, Job, Status
+from sysjobs.payload import NewJob, Payload, dump_payload
+from sysjobs.ports import RowDamaged, RowRefused
+from sysjobs.store import reserve, rows
 from sysjobs.store.database import connect, queries
 
 _SQL = queries()
@@ -44,6 +43,7 @@ class Store:
         self._added = 0
         reserve.take_up(path)
         self._db = connect(path)
+        self._rows = rows.Rows(self._db)
         reserve.fill(self._db, path)
 
     def close(self) -> None:
@@ -123,44 +123,8 @@ class Store:
     def save(self, job: Job) -> None:
         """Write everything of a job that can change."""
         self._begin()
-        reason, main, setup, cancellation = (
-            job.reason,
-            job.main or Exit(),
-            job.setup or Exit(),
-            job.cancellation,
-        )
         try:
-            self._db.execute(
-                _SQL["save_job"],
-                {
-                    "id": job.id,
-                    "status": job.status.value,
-                    "reason_code": reason and reason.code,
-                    "reason": reason and reason.text,
-                    "attempt": job.attempt,
-                    "boot_id": job.boot_id,
-                    "shard": job.shard,
-                    "started_at": job.started_at,
-                    "deadline": job.deadline,
-                    "invocation_id": job.invocation_id,
-                    "running_at": job.running_at,
-                    "ended_at": job.ended_at,
-                    "exit_code": main.code,
-                    "signal": main.signal,
-                    "dumped": main.dumped,
-                    "setup_exit_code": setup.code,
-                    "setup_signal": setup.signal,
-                    "setup_dumped": setup.dumped,
-                    "peak_memory": job.peak_memory,
-                    "cancel_uid": cancellation and cancellation.uid,
-                    "cancel_user": cancellation and cancellation.user,
-                    "cancel_reason": cancellation and cancellation.reason,
-                    "cancel_at": cancellation and cancellation.at,
-                    "cancel_grace": cancellation and cancellation.grace,
-                    "timed_out": job.timed_out,
-                    "kill_at": job.kill_at,
-                },
-            )
+            self._db.execute(_SQL["save_job"], rows.changeable(job))
         except sqlite3.IntegrityError as error:
             raise RowRefused(str(error)) from None
 
@@ -171,15 +135,28 @@ class Store:
         self._db.execute(_SQL["reserve_ids"], {"id": job_id})
 
     def payload(self, job_id: int) -> Payload:
-        row = self._db.execute(_SQL["payload"], {"id": job_id}).fetchone()
-        return load_payload(row["payload"], row["data"])
+        """What a job runs. Raises RowDamaged."""
+        return rows.payload(job_id, self._db.execute(_SQL["payload"], {"id": job_id}).fetchone())
 
     def get(self, job_id: int) -> Job | None:
+        """Raises RowDamaged."""
         row = self._db.execute(_SQL["job"], {"id": job_id}).fetchone()
-        return None if row is None else _job(row)
+        return None if row is None else self._rows.job(row)
 
-    def unfinished(self) -> Iterator[Job]:
-        return map(_job, self._db.execute(_SQL["unfinished"]))
+    def unfinished(self) -> Iterator[Job | RowDamaged]:
+        return self._read(self._db.execute(_SQL["unfinished"]))
+
+    def _read(self, found: Iterable[sqlite3.Row]) -> Iterator[Job | RowDamaged]:
+        for row in found:
+            try:
+                yield self._rows.job(row)
+            except RowDamaged as error:
+                yield error
+
+    def last_id(self) -> int:
+        """The highest id that was given to a job, or reserved."""
+        row = self._db.execute(_SQL["last_id"]).fetchone()
+        return 0 if row is None else row[0]
 
     def find(self, wanted: Filter) -> tuple[list[Job], int]:
         """The jobs in order of their ids, and how many older ones the limit leaves out."""
@@ -203,8 +180,9 @@ class Store:
         return ids, left_out
 
     def get_all(self, ids: Iterable[int]) -> list[Job]:
-        """The jobs that have these ids, in order of them."""
-        return [_job(row) for row in self._db.execute(_SQL["jobs"], {"ids": json.dumps([*ids])})]
+        """The jobs that have these ids, in order of them, without those whose rows are damaged."""
+        found = self._db.execute(_SQL["jobs"], {"ids": json.dumps([*ids])})
+        return [job for job in self._read(found) if isinstance(job, Job)]
 
 
 def _source(wanted: Filter) -> tuple[str, list[object]]:
@@ -240,45 +218,3 @@ def _merged(ranges: Sequence[range]) -> list[list[int]]:
         else:
             merged.append([ids.start, ids.stop - 1])
     return merged
-
-
-def _job(found: sqlite3.Row) -> Job:
-    # Of itself it compares a name with those of all columns.
-    row = dict(zip(found.keys(), found, strict=True))
-    cancelled = row["cancel_at"] is not None
-    return Job(
-        id=row["id"],
-        uid=row["uid"],
-        gid=row["gid"],
-        user=row["user"],
-        name=row["name"],
-        amount=Amount(row["cpus"], row["memory"]),
-        has_setup=bool(row["has_setup"]),
-        time_limit=row["time_limit"],
-        grace=row["grace"],
-        submitted_at=row["submitted_at"],
-        status=Status(row["status"]),
-        reason=Reason(row["reason_code"], row["reason"]) if row["reason"] is not None else None,
-        attempt=row["attempt"],
-        boot_id=row["boot_id"],
-        shard=row["shard"],
-        started_at=row["started_at"],
-        deadline=row["deadline"],
-        invocation_id=row["invocation_id"],
-        running_at=row["running_at"],
-        ended_at=row["ended_at"],
-        main=_exit(row["exit_code"], row["signal"], row["dumped"]),
-        setup=_exit(row["setup_exit_code"], row["setup_signal"], row["setup_dumped"]),
-        peak_memory=row["peak_memory"],
-        cancellation=Cancellation(
-            row["cancel_uid"], row["cancel_user"], row["cancel_reason"], row["cancel_at"], row["cancel_grace"]
-        )
-        if cancelled
-        else None,
-        timed_out=bool(row["timed_out"]),
-        kill_at=row["kill_at"],
-    )
-
-
-def _exit(code: int | None, signal: int | None, dumped: int) -> Exit | None:
-    return None if code is None and signal is None else Exit(code, signal, bool(dumped))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import sqlite3
 from collections.abc import Iterator
@@ -32,11 +33,7 @@ def connect(path: Path) -> sqlite3.Connection:
             raise
     except sqlite3.OperationalError as error:
         if "locked" in str(error):
-            raise StoreError(
-                f"{path} is in use by another process.",
-                "Only one sysjobsd may run on a database; `systemctl status sysjobsd` shows the other one.",
-                code="locked",
-            ) from None
+            raise in_use(path) from None
         raise StoreError(
             f"{path} can't be opened: {error}.", "See that its file system is mounted and has room."
         ) from None
@@ -45,17 +42,41 @@ def connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
+def in_use(path: Path) -> StoreError:
+    return StoreError(
+        f"{path} is in use by another process.",
+        "Only one sysjobsd may run on a database; `systemctl status sysjobsd` shows the other one.",
+        code="locked",
+    )
+
+
+def newer(path: Path, version: int) -> StoreError:
+    return StoreError(
+        f"{path} was written by a newer sysjobs: its schema is version {version}, "
+        f"sysjobs {__version__} knows up to {SCHEMA_VERSION}.",
+        "Install the newer sysjobs again; nothing was changed. /var/log/dpkg.log has its version.",
+        code="newer-schema",
+    )
+
+
 def damaged(path: Path, error: Exception) -> StoreError:
     """What to say of a database that can be opened and not be read."""
     return StoreError(
         f"{path} is damaged: {error}.",
-        "Move it aside, or restore it from a backup, and start sysjobsd again. Jobs run on meanwhile.",
+        "`sysjobsd --repair` saves what can be read and keeps the damaged file; then start sysjobsd again. "
+        "Jobs run on meanwhile.",
         code="damaged",
     )
 
 
-def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+def prepare_reading(connection: sqlite3.Connection) -> None:
     connection.row_factory = sqlite3.Row
+    # Bytes that aren't UTF-8 by damage must not keep other rows from being read.
+    connection.text_factory = functools.partial(str, encoding="utf-8", errors="surrogateescape")
+
+
+def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+    prepare_reading(connection)
     for pragma in (
         "locking_mode = EXCLUSIVE",
         "journal_mode = WAL",
@@ -71,12 +92,7 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
     if version < 0:
         raise sqlite3.DatabaseError(f"its schema's version is {version}")
     if version > SCHEMA_VERSION:
-        raise StoreError(
-            f"{path} was written by a newer sysjobs: its schema is version {version}, "
-            f"sysjobs {__version__} knows up to {SCHEMA_VERSION}.",
-            "Install the newer sysjobs again; nothing was changed. /var/log/dpkg.log has its version.",
-            code="newer-schema",
-        )
+        raise newer(path, version)
     if version == SCHEMA_VERSION:
         return
     if version == 0:

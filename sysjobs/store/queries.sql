@@ -23,6 +23,9 @@ SELECT 'jobs', 0 WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'j
 -- name: reserve_ids
 UPDATE sqlite_sequence SET seq = max(seq, :id) WHERE name = 'jobs'
 
+-- name: last_id
+SELECT seq FROM sqlite_sequence WHERE name = 'jobs'
+
 -- name: save_job
 UPDATE jobs SET
     status = :status, reason_code = :reason_code, reason = :reason, attempt = :attempt, boot_id = :boot_id,
@@ -35,7 +38,7 @@ UPDATE jobs SET
 WHERE id = :id
 
 -- name: payload
-SELECT payload, data FROM jobs LEFT JOIN environments ON environments.id = environment_id WHERE jobs.id = :id
+SELECT payload, environment_id, data FROM jobs LEFT JOIN environments ON environments.id = environment_id WHERE jobs.id = :id
 
 -- name: job
 SELECT * FROM jobs WHERE id = :id

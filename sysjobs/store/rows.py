@@ -1,0 +1,147 @@
+"""Rows of the table of jobs and what they mean; a row that can't be what sysjobs wrote is refused by name."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+from sysjobs.jobs import Cancellation, Exit, Job, Reason, Status
+from sysjobs.payload import Payload, load_payload
+from sysjobs.ports import RowDamaged
+from sysjobs.resources import Amount
+
+_TYPES: dict[str, type] = {"INTEGER": int, "TEXT": str, "REAL": float, "BLOB": bytes}
+
+
+class Rows:
+    """Reads the rows of one database, whose columns have the types that it says."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._types = {
+            name: (_TYPES[kind],) if needed or key else (_TYPES[kind], type(None))
+            for _, name, kind, needed, _, key in connection.execute("PRAGMA table_info(jobs)")
+        }
+
+    def job(self, found: sqlite3.Row) -> Job:
+        """Raises RowDamaged."""
+        # Of itself it compares a name with those of all columns.
+        row = dict(zip(found.keys(), found, strict=True))
+        try:
+            self._check(row)
+            return _job(row)
+        except ValueError as error:
+            raise RowDamaged(row["id"], str(error)) from None
+
+    def _check(self, row: dict[str, Any]) -> None:
+        for name, value in row.items():
+            if type(value) not in self._types[name]:
+                raise ValueError(f"its {name} is {value!r}")
+        for name in ("status", "user", "name"):
+            if not row[name].isascii():
+                # Bytes that aren't UTF-8 were let through, so that they spoil this row alone.
+                row[name].encode()
+        for names in _TOGETHER:
+            if len({row[name] is None for name in names}) > 1:
+                raise ValueError(f"of {', '.join(names)} only some are there")
+        status = Status(row["status"])
+        if status.terminal != (row["ended_at"] is not None):
+            raise ValueError(f"it is {status}, but its end is {row['ended_at']}")
+        if status.launched and row["boot_id"] is None:
+            raise ValueError(f"it is {status}, but was never started")
+
+
+_TOGETHER = (
+    ("reason_code", "reason"),
+    ("boot_id", "shard", "started_at"),
+    ("cancel_at", "cancel_uid", "cancel_user", "cancel_reason", "cancel_grace"),
+)
+
+
+def _job(row: dict[str, Any]) -> Job:
+    cancelled = row["cancel_at"] is not None
+    return Job(
+        id=row["id"],
+        uid=row["uid"],
+        gid=row["gid"],
+        user=row["user"],
+        name=row["name"],
+        amount=Amount(row["cpus"], row["memory"]),
+        has_setup=bool(row["has_setup"]),
+        time_limit=row["time_limit"],
+        grace=row["grace"],
+        submitted_at=row["submitted_at"],
+        status=Status(row["status"]),
+        reason=Reason(row["reason_code"], row["reason"]) if row["reason"] is not None else None,
+        attempt=row["attempt"],
+        boot_id=row["boot_id"],
+        shard=row["shard"],
+        started_at=row["started_at"],
+        deadline=row["deadline"],
+        invocation_id=row["invocation_id"],
+        running_at=row["running_at"],
+        ended_at=row["ended_at"],
+        main=_exit(row["exit_code"], row["signal"], row["dumped"]),
+        setup=_exit(row["setup_exit_code"], row["setup_signal"], row["setup_dumped"]),
+        peak_memory=row["peak_memory"],
+        cancellation=Cancellation(
+            row["cancel_uid"], row["cancel_user"], row["cancel_reason"], row["cancel_at"], row["cancel_grace"]
+        )
+        if cancelled
+        else None,
+        timed_out=bool(row["timed_out"]),
+        kill_at=row["kill_at"],
+    )
+
+
+def _exit(code: int | None, signal: int | None, dumped: int) -> Exit | None:
+    return None if code is None and signal is None else Exit(code, signal, bool(dumped))
+
+
+def payload(job_id: int, row: sqlite3.Row | None) -> Payload:
+    """What a job runs, from a row of the statement `payload`. Raises RowDamaged."""
+    try:
+        if row is None:
+            raise ValueError("it is gone")
+        if row["data"] is None and row["environment_id"] is not None:
+            raise ValueError("its environment is gone")
+        return load_payload(row["payload"], row["data"])
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise RowDamaged(job_id, f"what it runs can't be read ({error})") from None
+
+
+def changeable(job: Job) -> dict[str, object]:
+    """The columns of what can change of a job."""
+    reason, main, setup, cancellation = (
+        job.reason,
+        job.main or Exit(),
+        job.setup or Exit(),
+        job.cancellation,
+    )
+    return {
+        "id": job.id,
+        "status": job.status.value,
+        "reason_code": reason and reason.code,
+        "reason": reason and reason.text,
+        "attempt": job.attempt,
+        "boot_id": job.boot_id,
+        "shard": job.shard,
+        "started_at": job.started_at,
+        "deadline": job.deadline,
+        "invocation_id": job.invocation_id,
+        "running_at": job.running_at,
+        "ended_at": job.ended_at,
+        "exit_code": main.code,
+        "signal": main.signal,
+        "dumped": main.dumped,
+        "setup_exit_code": setup.code,
+        "setup_signal": setup.signal,
+        "setup_dumped": setup.dumped,
+        "peak_memory": job.peak_memory,
+        "cancel_uid": cancellation and cancellation.uid,
+        "cancel_user": cancellation and cancellation.user,
+        "cancel_reason": cancellation and cancellation.reason,
+        "cancel_at": cancellation and cancellation.at,
+        "cancel_grace": cancellation and cancellation.grace,
+        "timed_out": job.timed_out,
+        "kill_at": job.kill_at,
+    }

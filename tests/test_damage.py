@@ -1,0 +1,132 @@
+"""What a damaged or lost database means to jobs, and its repair. Rows and pages are in test_repair.py."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.admin_on_node import DAEMON, Place, daemon, place, unit
+from tests.node import Node
+from tests.queue_on_node import QueueOnNode
+
+DATABASE = "/var/lib/sysjobs/sysjobs.db"
+BOTH = ["sysjobsd.socket", DAEMON]
+
+
+@pytest.fixture
+def alice(node: Node) -> Iterator[Place]:
+    with place(node) as alice:
+        yield alice
+        node.sh(
+            f"""
+            systemctl stop {" ".join(BOTH)}
+            rm -f {DATABASE}*
+            systemctl reset-failed {DAEMON} || :
+            systemctl stop 'sysjobs-[0-9]*.service'
+            systemctl start {" ".join(BOTH)}
+            """
+        )
+
+
+def stop(node: Node) -> None:
+    node.run(["systemctl", "stop", *BOTH])
+
+
+def start(node: Node) -> None:
+    node.run(["systemctl", "start", *BOTH])
+
+
+def repair(node: Node) -> str:
+    done = node.run(["sysjobsd", "--repair"])
+    return done.stderr.decode()
+
+
+def test_one_bad_row_spoils_nothing_else(node: Node, alice: Place) -> None:
+    since = time.time()
+    good, bad = (alice.start("--cpus", "0", "-c", f"touch up{n}; sleep 1000", count=n) for n in (1, 2))
+    invocation = unit(node, bad, "InvocationID")
+    stop(node)
+    change = f"PRAGMA ignore_check_constraints = 1; UPDATE jobs SET status = 'RUNNIMG' WHERE id = {bad}"
+    node.run(["sqlite3", DATABASE, change])
+    start(node)
+    said = f"The record of job {bad} in the database is damaged: 'RUNNIMG' is not a valid Status."
+    for command in ("show", "cancel", "wait", "logs"):
+        done = alice.run(command, str(bad), check=False)
+        assert done.returncode in (1, 102), command
+        assert said in done.stderr.decode(), command
+        assert f"Its unit, sysjobs-{bad}, and its logs are left alone." in done.stderr.decode()
+    assert list(alice.jobs("-s")) == [good]
+    assert list(alice.jobs(f"{good}-{bad}")) == [good]
+    assert alice.wait(new := alice.submit("true")) == 0
+    assert new > bad
+    assert alice.run("cancel", f"{good}-{bad}").stdout.count(b"\n") == 1
+    assert alice.wait(good) == 103
+    assert unit(node, bad, "InvocationID") == invocation
+    assert unit(node, bad, "ActiveState") == "active"
+    assert node.journal(DAEMON, since=since).count(said) == 1
+    done = node.run(["sysjobsd", "--repair"], check=False)
+    assert (done.returncode, b"is in use by another process" in done.stderr) == (1, True)
+    stop(node)
+    report = repair(node)
+    assert f"of these numbers no job could be read: {bad}\n" in report
+    assert f"{DATABASE} is whole" in repair(node)
+    start(node)
+    assert alice.show(good)["status"] == "CANCELLED"
+    assert alice.run("show", str(bad), check=False).stderr.startswith(b"sysjobs: There is no job")
+    assert unit(node, bad, "InvocationID") == invocation
+
+
+def test_a_damaged_file_is_repaired(node: Node, alice: Place) -> None:
+    since = time.time()
+    ended = alice.submit_many([{"command": ["echo", "x" * 500], "cpus": 0, "workdir": "/"}] * 60)
+    assert alice.wait(*ended) == 0
+    running = alice.start("-c", "touch up; sleep 1000")
+    invocation = unit(node, running, "InvocationID")
+    stop(node)
+    # Of what is there without free pages, the last fifth: the newest rows.
+    node.sh(f"sqlite3 {DATABASE} VACUUM; truncate -s $(($(stat -c %s {DATABASE}) * 4 / 5)) {DATABASE}")
+    assert node.run(["systemctl", "start", DAEMON], check=False).returncode == 1
+    said = node.journal(DAEMON, since=since)
+    assert f"{DATABASE} is damaged: " in said
+    assert "`sysjobsd --repair` saves what can be read" in said
+    report = repair(node)
+    assert f"{DATABASE} was damaged: " in report
+    kept = re.search(rf"it is kept as ({DATABASE}\.damaged-\S+); a new one has the (\d+) jobs", report)
+    assert kept
+    assert node.sh(f"stat -c %a {DATABASE} {kept[1]}") == "600\n600\n"
+    lost = re.search(rf"no job could be read: (?:.*, )?(\d+)-{running}\n", report)
+    assert lost
+    start(node)
+    # Those that were saved are as they were; nobody comes by the numbers of the others.
+    saved = alice.jobs()
+    assert list(saved)[-1] == int(lost[1]) - 1
+    assert len(saved) == int(kept[2]) > 20
+    assert {job["status"] for job in saved.values()} == {"SUCCEEDED"}
+    assert alice.wait(new := alice.submit("true")) == 0
+    assert new == running + 1
+    assert unit(node, running, "InvocationID") == invocation
+    assert unit(node, running, "ActiveState") == "active"
+
+
+def test_a_lost_database(node: Node, alice: Place) -> None:
+    """No new job comes by the unit or the log of one that was forgotten."""
+    since = time.time()
+    running = alice.start("-c", "touch up; sleep 1000")
+    bob = QueueOnNode(node, "bob")
+    ended = [bob.submit("echo", "old") for _ in range(3)]
+    assert bob.wait(*ended) == 0
+    stop(node)
+    node.sh(f"rm {DATABASE}*")
+    start(node)
+    new = alice.submit("-C", "/", "echo", "new")
+    assert new == ended[-1] + 1
+    assert alice.wait(new) == 0
+    assert node.get(f"/var/log/sysjobs/bob/{ended[-1]}.log") == b"old\n"
+    assert unit(node, running, "ActiveState") == "active"
+    said = node.journal(DAEMON, since=since)
+    assert f"there are logs of jobs up to {ended[-1]}, the database knows jobs up to 0" in said
+    assert f"unit of job {running} is not accounted for by the database; it is left alone" in said
+    assert daemon(node, "ActiveState") == "active"
