@@ -27,6 +27,11 @@ class Paths:
     settings: Path
     systemd: str
 
+    @property
+    def rescued(self) -> Path:
+        """Where the database goes that was removed while in use, directory and all."""
+        return self.scripts.parent / self.database.name
+
 
 SYSTEM = Paths(
     socket=Path("/run/sysjobs/io.sysjobs"),

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import shutil
 import signal
 import socket
 import stat
@@ -68,20 +69,21 @@ class Daemon:
         # Why nothing can be written, as long as that is so.
         self._unwritable: str | None = None
         self._obstacle: str | None = None
+        self._stop = asyncio.Event()
+        self._exit_code = EXIT_OK
         clock = SystemClock()
         files = self._files = JobFiles(paths.scripts, paths.logs)
         self._engine = Systemd(paths.systemd, files, settings.keep_failed)
         self._store = Store(paths.database)
-        room = FileSystems(paths.database.parent, paths.logs, paths.scripts)
-        self._queue = Queue(self._store, self._engine, capacity(settings), clock, self._wake, room)
+        self._room = FileSystems(paths.database, paths.logs, paths.scripts)
+        self._queue = Queue(self._store, self._engine, capacity(settings), clock, self._wake, self._room)
         self._handlers = Handlers(self._queue, self._store, self._engine, files, settings, clock)
         self.server = Server(self._handlers.table(), self._queue.after_commit)
 
-    async def run(self, sock: socket.socket) -> None:
-        """Serve until SIGTERM or SIGINT."""
-        stop = asyncio.Event()
+    async def run(self, sock: socket.socket) -> int:
+        """Serve until SIGTERM or SIGINT; the exit code."""
         for number in (signal.SIGTERM, signal.SIGINT):
-            self._loop.add_signal_handler(number, stop.set)
+            self._loop.add_signal_handler(number, self._stop.set)
         self._loop.add_signal_handler(signal.SIGHUP, self._reload)
         self._loop.add_reader(self._engine.fileno(), self._take_events)
         self._start()
@@ -90,10 +92,11 @@ class Daemon:
         self._feed_watchdog()
         self._loop.call_later(CHECK_EVERY, self._check)
         try:
-            await stop.wait()
+            await self._stop.wait()
         finally:
             self._notifier.tell("STOPPING=1")
             listener.close()
+        return self._exit_code
 
     def close(self) -> None:
         """Only when the loop has stopped: what is ready in its last round is still answered."""
@@ -193,6 +196,7 @@ class Daemon:
         """See whether all is as the signals said."""
         if self._queue.online:
             self._guarded(self._queue.check)
+        self._see_to_files()
         self._tell_status()
 
     # The loop
@@ -210,6 +214,7 @@ class Daemon:
             self._write_failed(str(error))
         else:
             self._written()
+            self._see_to_files()
         if self._engine.has_events:
             self._take_events()
         self._arm()
@@ -244,6 +249,22 @@ class Daemon:
             log.warning("the database can be written again")
             self._unwritable = None
             self._tell_status()
+
+    def _see_to_files(self) -> None:
+        """Where somebody removed what is written to, have it made again by another start; jobs run on."""
+        gone = self._room.replaced()
+        if gone is None or self._stop.is_set():
+            return
+        log.error("%s was removed or replaced while in use; sysjobsd starts again", gone)
+        database = self._paths.database
+        for place in () if database.exists() else (database, self._paths.rescued):
+            try:
+                self._store.write_copy(place)
+                break
+            except (OSError, self._store.failure) as error:
+                log.error("the queue can't be saved to %s: %s", place, error)
+        self._exit_code = EXIT_FAILED
+        self._stop.set()
 
     def _arm(self) -> None:
         """Set the timer for the queue's next deadline."""
@@ -314,6 +335,17 @@ def _repair(paths: Paths) -> None:
     log.info("`systemctl start sysjobsd` takes it up")
 
 
+def _take_rescued(paths: Paths) -> None:
+    """The database that was removed under the last daemon, directory and all, back to its place."""
+    if paths.rescued.exists():
+        if not paths.database.exists():
+            made = paths.database.with_name(f"{paths.database.name}.new")
+            shutil.copyfile(paths.rescued, made)
+            made.rename(paths.database)
+            log.warning("%s was put back", paths.database)
+        paths.rescued.unlink()
+
+
 _USAGE = """Usage: sysjobsd [--check | --repair | --version]
 It is started by systemd: systemctl start sysjobsd.socket
 With --check it reads the settings, says what is wrong with them, and ends. With --repair it saves what can be
@@ -341,12 +373,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             capacity(read_settings(SYSTEM.settings))
             return EXIT_OK
         _make_directories(SYSTEM)
+        _take_rescued(SYSTEM)
         loop = asyncio.new_event_loop()
         with (
             contextlib.closing(loop),
             contextlib.closing(Daemon(SYSTEM, read_settings(SYSTEM.settings), loop)) as daemon,
         ):
-            loop.run_until_complete(daemon.run(listening_socket(SYSTEM)))
+            return loop.run_until_complete(daemon.run(listening_socket(SYSTEM)))
     except SysjobsError as error:
         log.error("%s %s", error.message, error.hint)
         return EXIT_FAILED if arguments == ["--repair"] else EXIT_CONFIG

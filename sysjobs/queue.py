@@ -29,10 +29,11 @@ from sysjobs.jobs import (
     TimeLimitReached,
     transition,
 )
-from sysjobs.payload import NewJob, Payload
+from sysjobs.payload import NewJob
 from sysjobs.ports import Clock, Room, RowDamaged, Storage, StorageFailed, storage_refusal
 from sysjobs.reconcile import events_of, lost_to_reboot
 from sysjobs.resources import Amount
+from sysjobs.starts import start
 from sysjobs.timers import LastTimers, Timers
 from sysjobs.waiting import Waiting
 from sysjobs.watchers import Watchers
@@ -94,6 +95,8 @@ class Queue:
         """Accept a job; its id. It is on disk once the replies given to `after_commit` are called."""
         if new.key is not None and (known := self._storage.find_key(new.uid, new.key)) is not None:
             return known
+        # Whatever becomes of it, the daemon has a look around.
+        self._wake()
         self._waiting.admit(new.amount, self._holdings)
         self._waiting.refuse_beyond(most_pending, new.uid)
         try:
@@ -324,30 +327,16 @@ class Queue:
                 self.observed(self._engine.observe(current))
             return
         try:
-            result = self._engine.start(job, self._payload(job))
+            result = start(self._engine, self._storage, job)
         except StartPostponed as error:
             self._waiting.postpone(error.reason)
             self._requeue(job, self._apply(job, NotStarted()))
-            return
         except StartFailed as error:
-            self._fail_start(job, error.reason)
-            return
-        if result is StartResult.EXISTS:
-            self.observed(self._engine.observe(job))
-
-    def _payload(self, job: Job) -> Payload:
-        try:
-            return self._storage.payload(job.id)
-        except RowDamaged as error:
-            log.error("%s", error.message)
-            text = "Could not be started: its record in the database is damaged."
-            raise StartFailed(Reason("damaged", text)) from None
-        except self._storage.failure as error:
-            raise StartPostponed(Reason("no-database", f"The database can't be read: {error}.")) from None
-
-    def _fail_start(self, job: Job, reason: Reason) -> None:
-        outcome = Outcome(Status.FAILED_DRIVER, reason)
-        self._forget(self._apply(job, Ended(self._clock.now(), outcome)))
+            outcome = Outcome(Status.FAILED_DRIVER, error.reason)
+            self._forget(self._apply(job, Ended(self._clock.now(), outcome)))
+        else:
+            if result is StartResult.EXISTS:
+                self.observed(self._engine.observe(job))
 
     def flush(self) -> None:
         """Start what fits, commit, then answer and act. Raises ConnectionLost, StorageFailed."""

@@ -1,4 +1,4 @@
-"""Whether the file systems that jobs need have room for more of them.
+"""Whether the file systems that jobs need have room for more of them, and whether our files are still there.
 
 Where one is short, no job is accepted or started, so that those that were can log, end, and be recorded.
 """
@@ -21,14 +21,28 @@ class FileSystems:
     """See `ports.Room`: the directories of the database, the logs and the start scripts."""
 
     def __init__(self, database: Path, logs: Path, scripts: Path) -> None:
-        self._database = database
-        self._all = (database, logs, scripts)
+        """Once all of them are there."""
+        self._database = database.parent
+        self._all = (database.parent, logs, scripts)
+        self._identities = {path: _identity(path) for path in (*self._all, database)}
+
+    def replaced(self) -> Path | None:
+        """One that is gone, or isn't what it was: what is written there since would be lost."""
+        return next((path for path, was in self._identities.items() if _identity(path) != was), None)
 
     def to_submit(self) -> str | None:
         return shortage(self._database)
 
     def to_start(self) -> str | None:
         return next(filter(None, map(shortage, self._all)), None)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        info = path.stat()
+    except OSError:
+        return None
+    return info.st_dev, info.st_ino
 
 
 def shortage(directory: Path) -> str | None:

@@ -58,7 +58,7 @@ class Waiting:
         """Raise Refused for a new job that can never start here, Unavailable where there is no room."""
         scheduler.refuse_infeasible(amount, holdings.capacity)
         if (short := self._room.to_submit()) is not None:
-            hint = "Make room there. What was submitted before is not lost."
+            hint = "See to that, and submit again. What was submitted before is not lost."
             raise Unavailable(short, hint, code="no-room")
 
     def choose(self, holdings: Holdings) -> list[Job]:

@@ -20,15 +20,20 @@ BOTH = ["sysjobsd.socket", DAEMON]
 def alice(node: Node) -> Iterator[Place]:
     with place(node) as alice:
         yield alice
-        node.sh(
-            f"""
-            systemctl stop {" ".join(BOTH)}
-            rm -f {DATABASE}*
-            systemctl reset-failed {DAEMON} || :
-            systemctl stop 'sysjobs-[0-9]*.service'
-            systemctl start {" ".join(BOTH)}
-            """
-        )
+
+
+@pytest.fixture
+def forgetful(node: Node, alice: Place) -> Iterator[None]:
+    """A node whose database forgets jobs, whose units are then nobody's."""
+    yield
+    node.sh(
+        f"""
+        systemctl stop {" ".join(BOTH)} 'sysjobs-[0-9]*.service'
+        rm -f {DATABASE}*
+        systemctl reset-failed {DAEMON} || :
+        systemctl start {" ".join(BOTH)}
+        """
+    )
 
 
 def stop(node: Node) -> None:
@@ -44,6 +49,7 @@ def repair(node: Node) -> str:
     return done.stderr.decode()
 
 
+@pytest.mark.usefixtures("forgetful")
 def test_one_bad_row_spoils_nothing_else(node: Node, alice: Place) -> None:
     since = time.time()
     good, bad = (alice.start("--cpus", "0", "-c", f"touch up{n}; sleep 1000", count=n) for n in (1, 2))
@@ -79,6 +85,7 @@ def test_one_bad_row_spoils_nothing_else(node: Node, alice: Place) -> None:
     assert unit(node, bad, "InvocationID") == invocation
 
 
+@pytest.mark.usefixtures("forgetful")
 def test_a_damaged_file_is_repaired(node: Node, alice: Place) -> None:
     since = time.time()
     ended = alice.submit_many([{"command": ["echo", "x" * 500], "cpus": 0, "workdir": "/"}] * 60)
@@ -111,6 +118,7 @@ def test_a_damaged_file_is_repaired(node: Node, alice: Place) -> None:
     assert unit(node, running, "ActiveState") == "active"
 
 
+@pytest.mark.usefixtures("forgetful")
 def test_a_lost_database(node: Node, alice: Place) -> None:
     """No new job comes by the unit or the log of one that was forgotten."""
     since = time.time()
@@ -130,3 +138,44 @@ def test_a_lost_database(node: Node, alice: Place) -> None:
     assert f"there are logs of jobs up to {ended[-1]}, the database knows jobs up to 0" in said
     assert f"unit of job {running} is not accounted for by the database; it is left alone" in said
     assert daemon(node, "ActiveState") == "active"
+
+
+REMOVED = {
+    "logs and scripts": (
+        "rm -r /var/log/sysjobs /run/sysjobs/jobs; mkdir /var/log/sysjobs",
+        "/var/log/sysjobs",
+    ),
+    "the database": (f"rm {DATABASE}*", DATABASE),
+    "its directory": ("rm -r /var/lib/sysjobs", "/var/lib/sysjobs"),
+}
+
+
+@pytest.mark.parametrize(("command", "what"), REMOVED.values(), ids=REMOVED)
+def test_what_was_removed_while_in_use(node: Node, alice: Place, command: str, what: str) -> None:
+    since = time.time()
+    running = alice.start("--cpus", "0", "-c", "touch up; until [ -e go ]; do sleep 0.05; done; exit 3")
+    invocation = unit(node, running, "InvocationID")
+    node.sh(command)
+    if what == "/var/lib/sysjobs":
+        done = alice.run("submit", "true", check=False)
+        assert done.returncode == 1
+        assert b"sysjobs: /var/lib/sysjobs can't be used: No such file or directory." in done.stderr
+    # It may be this one that makes the daemon look.
+    new = alice.submit("-C", "/", "echo", "new")
+    assert new == running + 1
+    assert alice.wait(new) == 0
+    assert alice.log(new) == b"new\n"
+    assert f"{what} was removed or replaced while in use" in node.journal(DAEMON, since=since)
+    assert unit(node, running, "InvocationID") == invocation
+    alice.shell("touch go")
+    assert alice.wait(running) == 100
+    assert alice.show(running)["exit_code"] == 3
+    # Another start changes nothing more.
+    node.run(["systemctl", "restart", DAEMON])
+    assert [job["status"] for job in alice.jobs(f"{running}-{new}").values()] == ["FAILED", "SUCCEEDED"]
+
+
+def test_a_users_log_directory_is_made_again(node: Node, alice: Place) -> None:
+    assert alice.wait(alice.submit("true")) == 0
+    node.run(["rm", "-r", "/var/log/sysjobs/alice"])
+    assert alice.output("echo", "again") == b"again\n"

@@ -85,7 +85,7 @@ def test_on_a_full_disk_what_was_accepted_is_finished(disk: Node, alice: Place) 
         assert refused.returncode == 1
         assert refused.stderr.decode() == (
             f"sysjobs: The file system of {DATABASE} is full: nothing is free, 4M is needed.\n"
-            "  Make room there. What was submitted before is not lost.\n"
+            "  See to that, and submit again. What was submitted before is not lost.\n"
         )
         alice.run("cancel", str(stubborn))
         assert alice.wait(stubborn) == 103

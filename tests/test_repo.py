@@ -52,6 +52,7 @@ LAYERS: dict[str, list[set[str]]] = {
             "sysjobs.queue",
             "sysjobs.reconcile",
             "sysjobs.scheduler",
+            "sysjobs.starts",
             "sysjobs.submission",
             "sysjobs.timers",
             "sysjobs.views",

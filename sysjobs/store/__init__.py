@@ -50,6 +50,14 @@ class Store:
         reserve.leave(self._path)
         self._db.close()
 
+    def write_copy(self, path: Path) -> None:
+        """Write all of it to another file, whole or not at all. Raises OSError, sqlite3.Error."""
+        self.commit()
+        made = path.with_name(f"{path.name}.new")
+        made.unlink(missing_ok=True)
+        self._db.execute("VACUUM INTO ?", (str(made),))
+        made.rename(path)
+
     def _begin(self) -> None:
         if not self._db.in_transaction:
             self._db.execute("BEGIN IMMEDIATE")

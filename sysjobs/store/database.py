@@ -35,7 +35,9 @@ def connect(path: Path) -> sqlite3.Connection:
         if "locked" in str(error):
             raise in_use(path) from None
         raise StoreError(
-            f"{path} can't be opened: {error}.", "See that its file system is mounted and has room."
+            f"{path} can't be opened: {error}.",
+            "See that its file system is mounted and writable, and has room. Jobs run on meanwhile; "
+            "the next `sysjobs` command starts sysjobsd again.",
         ) from None
     except sqlite3.DatabaseError as error:
         raise damaged(path, error) from None
