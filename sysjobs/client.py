@@ -175,6 +175,11 @@ class Client:
         missing = [str(text) for text in reply.get("missing") or ()]
         return Cancelled([*self._views(CancelResult, reply.get("results"))], missing)
 
+    def check(self) -> tuple[dict[str, str], ...]:
+        """What the daemon finds wrong with the node: subject, level (ok, warning, problem), text, advice."""
+        found = self._call("Check", {})[-1].get("findings")
+        return tuple({str(key): str(value) for key, value in each.items()} for each in found or ())
+
     def watch(self, ids: Iterable[int | str]) -> Iterator[JobView]:
         """The state of each of these jobs now, and again after every change, until all have ended."""
         for job in self.follow(ids, tick=3600.0):

@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import shutil
 import signal
 import socket
 import stat
@@ -28,13 +27,12 @@ from sysjobs.handlers import Handlers
 from sysjobs.listener import Listener
 from sysjobs.ports import StorageFailed
 from sysjobs.queue import Queue
+from sysjobs.rescue import put_back, repair_database
 from sysjobs.room import FileSystems
-from sysjobs.selectors import ranges
 from sysjobs.server import Server
 from sysjobs.service import Notifier, listening_socket, start_logging
 from sysjobs.store import Store
 from sysjobs.store.database import damaged
-from sysjobs.store.repair import repair
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +75,9 @@ class Daemon:
         self._store = Store(paths.database)
         self._room = FileSystems(paths.database, paths.logs, paths.scripts)
         self._queue = Queue(self._store, self._engine, capacity(settings), clock, self._wake, self._room)
-        self._handlers = Handlers(self._queue, self._store, self._engine, files, settings, clock)
+        self._handlers = Handlers(
+            self._queue, self._store, self._engine, files, settings, clock, paths, self._room
+        )
         self.server = Server(self._handlers.table(), self._queue.after_commit)
 
     async def run(self, sock: socket.socket) -> int:
@@ -321,31 +321,6 @@ def _make_directories(paths: Paths) -> None:
             directory.chmod(mode)
 
 
-def _repair(paths: Paths) -> None:
-    os.umask(0o077)
-    highest = JobFiles(paths.scripts, paths.logs).highest_log()
-    done = repair(paths.database, highest, time.strftime("%Y%m%d-%H%M%S"))
-    if done.kept is None:
-        log.info("%s is whole: %d jobs can be read", paths.database, done.saved)
-        return
-    log.warning("%s was damaged: %s", paths.database, done.wrong)
-    log.warning("it is kept as %s; a new one has the %d jobs that could be read", done.kept, done.saved)
-    if done.lost:
-        log.warning("of these numbers no job could be read: %s", ranges(done.lost))
-    log.info("`systemctl start sysjobsd` takes it up")
-
-
-def _take_rescued(paths: Paths) -> None:
-    """The database that was removed under the last daemon, directory and all, back to its place."""
-    if paths.rescued.exists():
-        if not paths.database.exists():
-            made = paths.database.with_name(f"{paths.database.name}.new")
-            shutil.copyfile(paths.rescued, made)
-            made.rename(paths.database)
-            log.warning("%s was put back", paths.database)
-        paths.rescued.unlink()
-
-
 _USAGE = """Usage: sysjobsd [--check | --repair | --version]
 It is started by systemd: systemctl start sysjobsd.socket
 With --check it reads the settings, says what is wrong with them, and ends. With --repair it saves what can be
@@ -367,13 +342,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     start_logging()
     try:
         if arguments == ["--repair"]:
-            _repair(SYSTEM)
+            repair_database(SYSTEM)
             return EXIT_OK
         if arguments:
             capacity(read_settings(SYSTEM.settings))
             return EXIT_OK
         _make_directories(SYSTEM)
-        _take_rescued(SYSTEM)
+        put_back(SYSTEM)
         loop = asyncio.new_event_loop()
         with (
             contextlib.closing(loop),

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from sysjobs.config import Settings
+from sysjobs.capacity import capacity
+from sysjobs.config import Paths, Settings, read_settings
+from sysjobs.doctor import findings
 from sysjobs.engine import Engine
 from sysjobs.engine.files import JobFiles
-from sysjobs.errors import Denied, Refused
+from sysjobs.errors import Denied, Refused, SysjobsError
 from sysjobs.jobs import UNFINISHED, Cancellation, Job, Reason, Status, ending_reason
 from sysjobs.peer import Peer
 from sysjobs.ports import Clock, RowDamaged, storage_unreadable
 from sysjobs.protocol import Call, Params
 from sysjobs.queue import Queue
 from sysjobs.resources import parse_duration
+from sysjobs.room import FileSystems
 from sysjobs.selection import not_found, ranges_of, select
 from sysjobs.selectors import MAX_ID
 from sysjobs.server import Exchange, News
@@ -46,6 +49,8 @@ class Handlers:
     files: JobFiles
     settings: Settings
     clock: Clock
+    paths: Paths
+    room: FileSystems
 
     def table(self) -> dict[str, Callable[[Exchange, Call], None]]:
         methods = {
@@ -54,6 +59,7 @@ class Handlers:
             "io.sysjobs.Show": self.show,
             "io.sysjobs.Cancel": self.cancel,
             "io.sysjobs.Watch": self.watch,
+            "io.sysjobs.Check": self.check,
         }
         return {name: self._reading(method) for name, method in methods.items()}
 
@@ -241,6 +247,16 @@ class Handlers:
             if call.more and job_id in self.queue.jobs:
                 exchange.when_over(self.queue.watchers.add(job_id, changed))
         exchange.follow(news)
+
+    def check(self, exchange: Exchange, call: Call) -> None:
+        Params(call.parameters, frozenset())
+        wrong = None
+        try:
+            capacity(read_settings(self.paths.settings))
+        except SysjobsError as error:
+            wrong = error
+        found = findings(self.queue, self.store, self.engine, self.room, wrong, root=exchange.peer.is_root)
+        exchange.finish({"findings": list(found)})
 
     def _view(self, peer: Peer, job: Job) -> dict[str, object]:
         log = self.files.log(job) if peer.may_read(job.uid) else None

@@ -76,7 +76,7 @@ class Queue:
         self._idle_users = LastTimers()
         self._waiting = Waiting(clock, room)
         # Jobs that the database has lost, and whose units are there.
-        self._strangers: set[int] = set()
+        self.strangers: set[int] = set()
         self.online = False
         self.watchers = Watchers()
         self._batch = Batch()
@@ -208,7 +208,7 @@ class Queue:
 
     def _adopt(self, seen: Observation) -> Job | None:
         """An ended job whose unit is still there; None for a unit that the database knows nothing of."""
-        if seen.job_id in self._strangers:
+        if seen.job_id in self.strangers:
             return None
         try:
             job = self._storage.get(seen.job_id)
@@ -220,7 +220,7 @@ class Queue:
             return job
         # The database was lost, damaged or put back: no new job may come by this one's unit.
         log.warning("unit of job %d is not accounted for by the database; it is left alone", seen.job_id)
-        self._strangers.add(seen.job_id)
+        self.strangers.add(seen.job_id)
         self.reserve_ids(seen.job_id)
         return None
 

@@ -6,6 +6,7 @@ Where one is short, no job is accepted or started, so that those that were can l
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from sysjobs.resources import format_memory
@@ -25,6 +26,18 @@ class FileSystems:
         self._database = database.parent
         self._all = (database.parent, logs, scripts)
         self._identities = {path: _identity(path) for path in (*self._all, database)}
+
+    def findings(self) -> Iterator[dict[str, str]]:
+        """For `sysjobs doctor`."""
+        for directory in self._all:
+            short = shortage(directory)
+            if short is None:
+                info = os.statvfs(directory)
+                text = f"{directory} has {format_memory(info.f_bavail * info.f_frsize)} free."
+                yield {"subject": "disk", "level": "ok", "text": text}
+            else:
+                advice = "Make room there; until then no job is started."
+                yield {"subject": "disk", "level": "problem", "text": short, "advice": advice}
 
     def replaced(self) -> Path | None:
         """One that is gone, or isn't what it was: what is written there since would be lost."""

@@ -73,6 +73,10 @@ def test_one_bad_row_spoils_nothing_else(node: Node, alice: Place) -> None:
     assert unit(node, bad, "InvocationID") == invocation
     assert unit(node, bad, "ActiveState") == "active"
     assert node.journal(DAEMON, since=since).count(said) == 1
+    doctor = node.run(["sysjobs", "doctor"], check=False)
+    assert doctor.returncode == 1
+    assert b"problem  database  The database is damaged: CHECK constraint failed in jobs." in doctor.stdout
+    assert f"warning  units     sysjobs-{bad}.service is of a job".encode() in doctor.stdout
     done = node.run(["sysjobsd", "--repair"], check=False)
     assert (done.returncode, b"is in use by another process" in done.stderr) == (1, True)
     stop(node)

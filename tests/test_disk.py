@@ -87,6 +87,9 @@ def test_on_a_full_disk_what_was_accepted_is_finished(disk: Node, alice: Place) 
             f"sysjobs: The file system of {DATABASE} is full: nothing is free, 4M is needed.\n"
             "  See to that, and submit again. What was submitted before is not lost.\n"
         )
+        doctor = alice.run("doctor", check=False)
+        assert doctor.returncode == 1
+        assert f"problem  disk      The file system of {DATABASE} is full" in doctor.stdout.decode()
         alice.run("cancel", str(stubborn))
         assert alice.wait(stubborn) == 103
         alice.shell("touch go")

@@ -204,7 +204,14 @@ def test_the_grammar_is_strict(text: str) -> None:
 def make_handlers() -> Handlers:
     nothing = cast(Any, None)
     return Handlers(
-        queue=nothing, store=nothing, engine=nothing, files=nothing, settings=Settings(), clock=nothing
+        queue=nothing,
+        store=nothing,
+        engine=nothing,
+        files=nothing,
+        settings=Settings(),
+        clock=nothing,
+        paths=nothing,
+        room=nothing,
     )
 
 

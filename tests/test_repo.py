@@ -78,11 +78,11 @@ LAYERS: dict[str, list[set[str]]] = {
     ],
     # Where requests come in from one edge and go out to the others.
     "handlers": [
-        {"sysjobs.handlers", "sysjobs.selection"},
+        {"sysjobs.handlers", "sysjobs.doctor", "sysjobs.selection"},
     ],
     "entry": [
         {"sysjobs.__main__", "sysjobs.cli.*"},
-        {"sysjobs.daemon"},
+        {"sysjobs.daemon", "sysjobs.rescue"},
     ],
 }
 NOT_FOR_THE_CLI = {
@@ -91,6 +91,7 @@ NOT_FOR_THE_CLI = {
     "sysjobs.handlers",
     "sysjobs.introspection",
     "sysjobs.peer",
+    "sysjobs.rescue",
     "sysjobs.selection",
     "sysjobs.server",
     "sysjobs.store.*",

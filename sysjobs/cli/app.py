@@ -24,6 +24,7 @@ COMMANDS = {
     "logs": ("sysjobs.cli.logs", "Print a job's log, or follow it."),
     "cancel": ("sysjobs.cli.cancel", "Cancel jobs."),
     "wait": ("sysjobs.cli.wait", "Wait until jobs have ended."),
+    "doctor": ("sysjobs.cli.doctor", "Tell what is wrong with this node, and what to do."),
 }
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 

@@ -50,6 +50,12 @@ class Store:
         reserve.leave(self._path)
         self._db.close()
 
+    def check(self) -> str | None:
+        """What is wrong with the database, if anything is."""
+        self.commit()
+        said: str = self._db.execute("PRAGMA quick_check(1)").fetchone()[0]
+        return None if said == "ok" else said
+
     def write_copy(self, path: Path) -> None:
         """Write all of it to another file, whole or not at all. Raises OSError, sqlite3.Error."""
         self.commit()

@@ -1,0 +1,50 @@
+"""sysjobs doctor."""
+
+from __future__ import annotations
+
+import click
+
+from sysjobs.cli.output import emit, emit_json_list, printable
+from sysjobs.client import Client
+from sysjobs.errors import EXIT_FAILED, EXIT_OK, Unreachable
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON array, an object for each finding.")
+@click.pass_obj
+def doctor(socket: str | None, as_json: bool) -> int:
+    """Tell what this node can't do and what is wrong with it, and what to do about that.
+
+    Exits with 1 if there is a problem. As root it checks the database too.
+
+    \b
+    Example:
+      sudo sysjobs doctor
+    """
+    try:
+        with Client(socket) as client:
+            findings = client.check()
+    except Unreachable as error:
+        findings = tuple(_without_daemon(error))
+    if as_json:
+        emit_json_list(findings)
+    else:
+        for found in findings:
+            emit(f"{found['level']:<8} {found['subject']:<9} {printable(found['text'])}")
+            if found.get("advice"):
+                emit(f"{'':18} {printable(found['advice'])}")
+    return EXIT_FAILED if any(found["level"] == "problem" for found in findings) else EXIT_OK
+
+
+def _without_daemon(error: Unreachable) -> list[dict[str, str]]:
+    """What can be seen from here."""
+    from sysjobs.config import SYSTEM
+    from sysjobs.room import FileSystems
+
+    unreachable = {
+        "subject": "daemon",
+        "level": "problem",
+        "text": error.message,
+        "advice": f"{error.hint} For a damaged database there is `sysjobsd --repair`.",
+    }
+    return [unreachable, *FileSystems(SYSTEM.database, SYSTEM.logs, SYSTEM.scripts).findings()]
