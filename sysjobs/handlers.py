@@ -69,7 +69,7 @@ class Handlers:
         def guarded(exchange: Exchange, call: Call) -> None:
             try:
                 method(exchange, call)
-            except self.store.failure as error:
+            except Store.failure as error:
                 raise storage_unreadable(error) from None
 
         return guarded

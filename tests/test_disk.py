@@ -189,3 +189,24 @@ def test_a_job_fills_the_disk_with_its_log(disk: Node, alice: Place) -> None:
         disk.run(["truncate", "-s", "0", f"{LOGS}/alice/{job}.log"])
     assert alice.wait(waiting) == 0
     assert alice.log(waiting) == b"ran\n"
+
+
+def test_a_read_only_file_system_at_the_start(disk: Node, alice: Place) -> None:
+    since = time.time()
+    job = alice.start("--cpus", "0", "-c", "touch up; until [ -e go ]; do sleep 0.05; done; exit 3")
+    disk.run(["systemctl", "stop", "sysjobsd.socket", DAEMON])
+    disk.run(["mount", "-o", "remount,ro", DATABASE])
+    try:
+        assert disk.run(["systemctl", "start", "sysjobsd.socket", DAEMON], check=False).returncode == 1
+        assert daemon(disk, "ExecMainStatus") == "78"
+        said = disk.journal(DAEMON, since=since)
+        assert f"{DATABASE}/sysjobs.db can't be opened: " in said
+        assert "See that its file system is mounted and writable, and has room. Jobs run on meanwhile" in said
+        assert "Traceback" not in said
+        alice.shell("touch go")
+        disk.wait_for(f"systemctl show -P SubState sysjobs-{job} | grep -q failed")
+    finally:
+        disk.run(["mount", "-o", "remount,rw", DATABASE])
+    # Nothing more is to be done: the socket is there, and who comes starts it.
+    assert alice.wait(job) == 100
+    assert alice.show(job)["exit_code"] == 3

@@ -154,7 +154,7 @@ def test_clean(files: JobFiles, job: Job, tmp_path: Path) -> None:
     files.clean(job)
     files.clean(job)
     assert names(tmp_path / "scripts") == []
-    assert names(tmp_path / "logs") == ["alice"]
+    assert names(tmp_path / "logs") == [".last-job", "alice"]
 
 
 def test_a_log_directory_that_is_a_link(files: JobFiles, job: Job, tmp_path: Path) -> None:
