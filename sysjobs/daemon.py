@@ -15,6 +15,7 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from sysjobs import __version__
 from sysjobs.capacity import capacity
@@ -85,6 +86,7 @@ class Daemon:
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._stop.set)
         self._loop.add_signal_handler(signal.SIGHUP, self._reload)
+        self._loop.set_exception_handler(self._broken)
         self._loop.add_reader(self._engine.fileno(), self._take_events)
         self._start()
         listener = Listener(self._loop, sock, self.server)
@@ -102,6 +104,13 @@ class Daemon:
         """Only when the loop has stopped: what is ready in its last round is still answered."""
         self._engine.close()
         self._store.close()
+
+    def _broken(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """A fault of ours: after one in a callback, what a new start makes is all that is known for sure."""
+        loop.default_exception_handler(context)
+        if "handle" in context:
+            self._exit_code = EXIT_FAILED
+            self._stop.set()
 
     # The engine
 

@@ -190,6 +190,33 @@ def test_one_key_is_one_job(node: Node, alice: Place) -> None:
     assert len({job, submit("alice", "another"), submit("bob", "a key")}) == 3
 
 
+FAULTY = """
+import asyncio, socket
+from sysjobs.config import SYSTEM, Settings
+from sysjobs.daemon import Daemon
+
+loop = asyncio.new_event_loop()
+daemon = Daemon(SYSTEM, Settings(), loop)
+sock = socket.socket(socket.AF_UNIX)
+sock.bind("/run/faulty")
+sock.listen()
+loop.call_later(0.1, lambda: 1 / 0)
+raise SystemExit(loop.run_until_complete(daemon.run(sock)))
+"""
+
+
+def test_a_fault_of_its_own_ends_it(node: Node, alice: Place) -> None:
+    """So that systemd starts it again: who knows what a daemon does that missed a step."""
+    node.sh(f"systemctl stop {BOTH}")
+    try:
+        done = node.run(["python3", "-c", FAULTY], check=False)
+    finally:
+        node.sh(f"rm -f /run/faulty; systemctl start {BOTH}")
+    assert done.returncode == 1
+    assert b"ZeroDivisionError" in done.stderr
+    assert daemon(node, "Restart") == "always"
+
+
 def test_what_systemd_shows_of_it(node: Node, alice: Place) -> None:
     alice.run("queue")
     assert daemon(node, "ActiveState") == "active"

@@ -144,7 +144,7 @@ def test_nobody_seen_stopping_it(end: Unit | None, traces: Traces, expected: str
 
 # Only where somebody may have killed it, and it wasn't us, does it wait for what the journal has.
 ASKING = {
-    *("SIGKILL from outside", "SIGTERM to main", "setup is killed"),
+    *("SIGKILL from outside", "SIGKILL, then a reset", "SIGTERM to main", "setup is killed"),
     *("TimeoutStartUSec of setup", "RuntimeMaxUSec", "RuntimeMaxUSec, TERM ignored"),
     *("StopUnit, TERM ignored", "StopUnit, dies by TERM", "StopUnit during setup"),
     *("OOM of main, stop or kill", "OOM of a child, stop", "OOM of a child, kill", "OOM of setup"),

@@ -65,7 +65,7 @@ def test_wherever_a_batch_ends(cut: int) -> None:
         if changed and tracked[42].unit.main_ended:
             assert tracked[42].unit.active_state == "failed"
     assert changed == ([42] if cut < 4 else [])
-    assert tracked[42].unit == Unit("failed", "failed", "exit-code", "01" * 16, 1, 1, 5)
+    assert tracked[42].unit == Unit("failed", "failed", "exit-code", "01" * 16, 1, 1, main_started_at=5)
 
 
 @pytest.mark.parametrize("cut", [4, 5])
@@ -74,7 +74,7 @@ def test_a_reset_is_not_how_a_unit_ended(cut: int) -> None:
     signals = STARTING + ENDING + RESET
     for batch in (signals[:cut], signals[cut:]):
         take_in(tracked, batch)
-    assert tracked[42].unit == Unit("failed", "failed", "exit-code", "01" * 16, 1, 1, 5)
+    assert tracked[42].unit == Unit("failed", "failed", "exit-code", "01" * 16, 1, 1, main_started_at=5)
 
 
 @pytest.mark.parametrize(

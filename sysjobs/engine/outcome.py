@@ -9,10 +9,10 @@ import signal
 from dataclasses import dataclass, field, replace
 
 from sysjobs.engine import oom
-from sysjobs.engine.oom import OomKill
+from sysjobs.engine.oom import SLACK, OomKill, Victim
 from sysjobs.engine.script import Traces
 from sysjobs.engine.units import DUMPED, EXITED, Unit
-from sysjobs.jobs import REBOOTED, Exit, Outcome, Reason, Status
+from sysjobs.jobs import REBOOTED, Exit, Job, Outcome, Reason, Status
 
 # Exit statuses by which systemd says that it couldn't even execute the start script.
 _START_FAILURES = {
@@ -103,6 +103,18 @@ def asks_journal(seen: Seen) -> bool:
         return False
     end = _exit(unit.main_code, unit.main_status) or _setup_exit(unit, seen.traces)
     return end is not None and end.signal in _SENT_TO_KILL
+
+
+def victim(job: Job, seen: Seen, now: int) -> Victim:
+    """What to look for in the journal about a job that has ended."""
+    assert seen.unit is not None
+    until = end_time(seen.unit)[0] or now
+    since = until - int(job.grace * 1_000_000) - SLACK
+    if job.started_at is not None and job.started_at <= until:
+        # Else the clock was set back since.
+        since = max(since, job.started_at)
+    pid = seen.unit.main_pid if seen.unit.main_ended else seen.unit.setup_pid
+    return Victim(seen.cgroup, pid, since, until, all_of_it=seen.unit.result == "oom-kill")
 
 
 def outcome(seen: Seen) -> Outcome:

@@ -16,8 +16,8 @@ from sysjobs.engine.bus import Bus, CallFailed, Knock
 from sysjobs.engine.cgroups import EmptyWatch, controllers, is_populated
 from sysjobs.engine.files import PASSING, JobFiles
 from sysjobs.engine.journal import Journal
-from sysjobs.engine.oom import SLACK, OomKill, Victim
-from sysjobs.engine.outcome import Seen, asks_journal, end_time, has_ended, outcome
+from sysjobs.engine.oom import OomKill
+from sysjobs.engine.outcome import Seen, asks_journal, end_time, has_ended, outcome, victim
 from sysjobs.engine.script import Traces
 from sysjobs.engine.signals import SERVICE, UNIT, Tracked, take_in
 from sysjobs.engine.units import INFINITY, Unit, cgroup_path, job_id_of, properties, updated, user_slice
@@ -342,7 +342,9 @@ class Systemd:
             peak=self._peak(job) if self._tells_peak and unit.active_state != "inactive" else None,
         )
         ask = patient and not tracked.released and job.id not in self._kills and asks_journal(seen)
-        if ask and (job.id in self._journal or self._journal.search(job.id, _victim(job, seen))):
+        if ask and (
+            job.id in self._journal or self._journal.search(job.id, victim(job, seen, time.time_ns() // 1000))
+        ):
             return running
         ended_at, ended_monotonic = end_time(unit)
         return replace(
@@ -381,18 +383,6 @@ class Systemd:
     def _is_empty(self, job: Job) -> bool:
         """Whether no process is left in the job's cgroup."""
         return job.shard is None or not is_populated(self._cgroup(job))
-
-
-def _victim(job: Job, seen: Seen) -> Victim:
-    """What to look for in the journal about a job that has ended."""
-    assert seen.unit is not None
-    until = end_time(seen.unit)[0] or time.time_ns() // 1000
-    since = until - int(job.grace * 1_000_000) - SLACK
-    if job.started_at is not None and job.started_at <= until:
-        # Else the clock was set back since.
-        since = max(since, job.started_at)
-    pid = seen.unit.main_pid if seen.unit.main_ended else seen.unit.setup_pid
-    return Victim(seen.cgroup, pid, since, until, all_of_it=seen.unit.result == "oom-kill")
 
 
 def _refusal(job: Job, error: CallFailed) -> Reason:
