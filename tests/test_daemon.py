@@ -190,6 +190,15 @@ def test_one_key_is_one_job(node: Node, alice: Place) -> None:
     assert len({job, submit("alice", "another"), submit("bob", "a key")}) == 3
 
 
+def test_start_scripts_of_an_older_version_stay_where_jobs_find_them(node: Node) -> None:
+    mount, scripts = "run-sysjobs-jobs.mount", "/run/sysjobs/jobs"
+    node.sh(f"systemctl stop {BOTH} {mount}; mkdir {scripts}/1; systemctl start {BOTH}")
+    node.sh(f"! mountpoint -q {scripts}")
+    # What is of no use any more goes as always.
+    node.wait_for(f"! ls {scripts} | grep .")
+    node.sh(f"systemctl stop {BOTH}; systemctl start {BOTH}; mountpoint -q {scripts}")
+
+
 FAULTY = """
 import asyncio, socket
 from sysjobs.config import SYSTEM, Settings

@@ -170,7 +170,8 @@ class JobFiles:
         uid, size = self._sizes.pop(job_id, (0, 0))
         self._held[uid] -= size
         directory = Path(self._scripts, str(job_id))
-        with suppress(FileNotFoundError):
+        # One of a version that gave it to its user is closed to us, and stays until the next boot.
+        with suppress(FileNotFoundError, PermissionError):
             for path in directory.iterdir():
                 path.unlink()
             directory.rmdir()
