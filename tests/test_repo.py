@@ -282,3 +282,13 @@ def test_units_are_valid(node: Node) -> None:
     units = [path.name for path in (REPO / "units").iterdir() if path.suffix != ".conf"]
     done = node.run(["systemd-analyze", "verify", *units], check=False)
     assert (done.returncode, done.stdout + done.stderr) == (0, b"")
+
+
+def test_what_happens_when_is_tested() -> None:
+    """The tests that stand behind the lines of the README's table are there."""
+    _, _, table = (REPO / "README.md").read_text().partition("## What happens when")
+    lines = [line for line in table.partition("\n## ")[0].splitlines() if "`test_" in line]
+    named = re.findall(r"`(test_\w+)`", "\n".join(lines))
+    assert len(lines) >= 30
+    there = "".join(path.read_text() for path in (REPO / "tests").glob("test_*.py"))
+    assert [name for name in named if f"def {name}(" not in there] == []
