@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import platform
+import random
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 import pytest
 from hypothesis import settings
@@ -36,7 +37,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=0,
         help="how often the daemon dies on each Debian (default and least: at every step once, some 500)",
     )
-    parser.addoption("--crash-seed", type=int, default=0, help="another one, other pairs of steps")
+    parser.addoption(
+        "--messages", type=int, default=10_000, help="how many a fuzzed daemon gets (default: %(default)s)"
+    )
+    parser.addoption("--seed", type=int, help="of what is random there (default: another one each time)")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -54,6 +58,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 (name for name in ("vm", "node") if name in item.fixturenames), item.module.__name__
             )
             item.add_marker(pytest.mark.xdist_group(f"{item.callspec.params['suite']} {shared}"))
+
+
+@pytest.fixture
+def seed(pytestconfig: pytest.Config, record_property: Callable[[str, object], None]) -> int:
+    chosen: int | None = pytestconfig.getoption("--seed")
+    value = random.randrange(1 << 32) if chosen is None else chosen
+    record_property("seed", value)
+    return value
 
 
 @pytest.fixture(scope="session")

@@ -33,9 +33,9 @@ def rig_node(suite: str) -> Iterator[Node]:
 
 
 def test_the_daemon_dies_at_every_step(
-    suite: str, request: pytest.FixtureRequest, record_property: Callable[[str, object], None]
+    suite: str, seed: int, pytestconfig: pytest.Config, record_property: Callable[[str, object], None]
 ) -> None:
-    count, seed = request.config.getoption("--crashes"), request.config.getoption("--crash-seed")
+    count = pytestconfig.getoption("--crashes")
     with rig_node(suite) as node:
         done = node.run([*RIG, "sweep", str(count), str(seed)], cwd="/opt", timeout=900 + count)
     figures = json.loads(done.stdout)

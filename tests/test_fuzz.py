@@ -1,11 +1,10 @@
-"""The daemon under a hail of messages. SYSJOBS_FUZZ_MESSAGES says how many, SYSJOBS_FUZZ_SEED which."""
+"""The daemon under a hail of messages: --messages says how many, --seed which."""
 
 from __future__ import annotations
 
 import json
-import os
-import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -15,9 +14,6 @@ from tests.admin_on_node import clear, daemon, daemon_memory, place
 from tests.fuzz import Fuzzer
 from tests.node import Node
 from tests.raw_client import RawClient, request
-
-MESSAGES = int(os.environ.get("SYSJOBS_FUZZ_MESSAGES", "10000"))
-SEED = int(os.environ.get("SYSJOBS_FUZZ_SEED") or time.time())
 
 # What the daemon has in memory of a job that waits, and of everything else that it was asked.
 JOB = 2048
@@ -29,19 +25,21 @@ ERRORS = {f"io.sysjobs.{name}" for name in ("Refused", "NotFound", "Denied", "Un
 }
 
 
-def test_a_hail_of_messages(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_hail_of_messages(
+    node: Node, seed: int, pytestconfig: pytest.Config, record_property: Callable[[str, object], None]
+) -> None:
     """It is the same daemon afterwards, it told of no fault of its own, and it does its work."""
     clear(node)
-    fuzzer = Fuzzer(SEED)
+    fuzzer, messages = Fuzzer(seed), pytestconfig.getoption("--messages")
     with place(node) as alice, place(node, "root") as root:
         # Root's jobs are in front, so that those of alice wait.
         root.start("--cpus", node.sh("nproc").strip(), "-c", "touch up; sleep 100000")
         root.submit("--cpus", node.sh("nproc").strip(), "true")
         pid, memory = daemon(node, "MainPID"), daemon_memory(node)
         began, sent, answers = time.monotonic(), 0, 0
-        while sent < MESSAGES:
+        while sent < messages:
             if fuzzer.chance(0.7):
-                answers += calls(node, fuzzer, count := min(50, MESSAGES - sent))
+                answers += calls(node, fuzzer, count := min(50, messages - sent))
             else:
                 rubbish(node, fuzzer, count := 1)
             sent += count
@@ -49,14 +47,12 @@ def test_a_hail_of_messages(node: Node, capsys: pytest.CaptureFixture[str]) -> N
         jobs = alice.jobs()
         waiting = len(alice.jobs("-s"))
         grown = daemon_memory(node) - memory
-        figures = (
-            f"seed {SEED}: {sent:,} messages in {took:.0f} s, {answers:,} answers, {len(jobs):,} jobs, "
-            f"of which {waiting:,} wait; "
-            f"the daemon grew by {grown >> 20} MiB"
+        record_property(
+            "figures",
+            f"seed {seed}: {sent:,} messages in {took:.0f} s, {answers:,} answers, {len(jobs):,} jobs, "
+            f"of which {waiting:,} wait; the daemon grew by {grown >> 20} MiB",
         )
-        with capsys.disabled():
-            sys.stdout.write(f"\n{figures}\n")
-        assert daemon(node, "MainPID") == pid, f"seed {SEED}"
+        assert daemon(node, "MainPID") == pid
         assert grown < SLACK + JOB * waiting
         assert_well(node)
         alice.run("cancel", "--all", timeout=300)
@@ -68,7 +64,7 @@ def assert_well(node: Node) -> None:
     journal = node.journal("sysjobsd")
     assert len(journal.splitlines()) < 100, "what clients send doesn't fill the journal"
     for word in ("Traceback", "failed", "can't be written"):
-        assert word not in journal, f"seed {SEED}"
+        assert word not in journal
 
 
 def calls(node: Node, fuzzer: Fuzzer, count: int) -> int:
