@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sysjobs import __version__
+from sysjobs import __version__, introspection
 from sysjobs.capacity import capacity
 from sysjobs.config import SYSTEM, Paths, Settings, read_settings
 from sysjobs.engine import Answer, ConnectionLost
@@ -79,7 +79,7 @@ class Daemon:
         self._handlers = Handlers(
             self._queue, self._store, self._engine, files, settings, clock, paths, self._room
         )
-        self.server = Server(self._handlers.table(), self._queue.after_commit)
+        self.server = Server(self._handlers.table() | introspection.HANDLERS, self._queue.after_commit)
 
     async def run(self, sock: socket.socket) -> int:
         """Serve until SIGTERM or SIGINT; the exit code."""

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from importlib.resources import files
-from typing import TYPE_CHECKING
 
 from sysjobs import __version__
 from sysjobs.protocol import SERVICE, Call, Params, ProtocolError
-
-if TYPE_CHECKING:
-    from sysjobs.server import Exchange
+from sysjobs.server import Exchange, Handler
 
 INTERFACES = {
     "io.sysjobs": (files("sysjobs") / "io.sysjobs.varlink").read_text("utf-8"),
@@ -35,3 +32,9 @@ def describe(exchange: Exchange, call: Call) -> None:
     if name not in INTERFACES:
         raise ProtocolError("InterfaceNotFound", interface=name)
     exchange.finish({"description": INTERFACES[name]})
+
+
+HANDLERS: dict[str, Handler] = {
+    f"{SERVICE}.GetInfo": get_info,
+    f"{SERVICE}.GetInterfaceDescription": describe,
+}

@@ -16,9 +16,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 
 from sysjobs.errors import Refused, SysjobsError, Unavailable
-from sysjobs.introspection import INTERFACES, describe, get_info
 from sysjobs.peer import Peer, peer_of
-from sysjobs.protocol import SERVICE, Call, ProtocolError, error_reply, reply
+from sysjobs.protocol import Call, ProtocolError, error_reply, reply
 from sysjobs.turns import Turns
 from sysjobs.wire import MAX_MESSAGE, WireError, decode, encode
 
@@ -47,11 +46,11 @@ class Server:
     """Makes the protocol of each new connection."""
 
     def __init__(self, handlers: Mapping[str, Handler], after_commit: AfterCommit) -> None:
-        self.handlers = dict(handlers)
+        self.handlers = handlers
+        self.interfaces = {method.rpartition(".")[0] for method in handlers}
         self.after_commit = after_commit
         self.turns = Turns()
         self.connections: defaultdict[int, set[Connection]] = defaultdict(set)
-        self.handlers |= {f"{SERVICE}.GetInfo": get_info, f"{SERVICE}.GetInterfaceDescription": describe}
 
     def __call__(self) -> Connection:
         return Connection(self)
@@ -200,7 +199,7 @@ class Connection(asyncio.Protocol):
         handler = self._server.handlers.get(call.method)
         if handler is not None:
             return handler
-        if call.interface not in INTERFACES:
+        if call.interface not in self._server.interfaces:
             raise ProtocolError("InterfaceNotFound", interface=call.interface)
         raise ProtocolError("MethodNotFound", method=call.method)
 

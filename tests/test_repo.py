@@ -73,7 +73,10 @@ LAYERS: dict[str, list[set[str]]] = {
             "sysjobs.engine.journal",
             "sysjobs.engine.systemd",
         },
-        {"sysjobs.introspection", "sysjobs.peer", "sysjobs.server", "sysjobs.turns"},
+        {"sysjobs.peer"},
+        {"sysjobs.turns"},
+        {"sysjobs.server"},
+        {"sysjobs.introspection"},
         {"sysjobs.store.*"},
     ],
     # Where requests come in from one edge and go out to the others.
