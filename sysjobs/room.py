@@ -23,7 +23,7 @@ class FileSystems:
 
     def __init__(self, database: Path, logs: Path, scripts: Path) -> None:
         """Once all of them are there."""
-        self._database = database.parent
+        self._database, self._logs = database.parent, logs
         self._all = (database.parent, logs, scripts)
         self._identities = {path: _identity(path) for path in (*self._all, database)}
 
@@ -47,7 +47,8 @@ class FileSystems:
         return shortage(self._database)
 
     def to_start(self) -> str | None:
-        return next(filter(None, map(shortage, self._all)), None)
+        # Where scripts are, a start makes room first, so that no user can keep the others' from beginning.
+        return shortage(self._database) or shortage(self._logs)
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

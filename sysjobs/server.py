@@ -160,12 +160,16 @@ class Connection(asyncio.Protocol):
 
     def _take(self) -> None:
         self._called = False
-        if self._transport.is_closing():
+        if not self._buffer:
+            # It was refused meanwhile.
             return
         frame = self._buffer[: self._searched]
         del self._buffer[: self._searched + 1]
         self._searched = 0
+        # Also where the client is gone by now: it had said all of it.
         self._call(frame)
+        if self._transport.is_closing() and self._exchange is not None:
+            self._exchange.over()
         self._next()
 
     def _too_big(self) -> None:

@@ -151,9 +151,11 @@ def test_while_nothing_can_be_written(disk: Node, alice: Place) -> None:
 def test_no_room_for_start_scripts(disk: Node, alice: Place) -> None:
     with full(disk, SCRIPTS):
         job = alice.submit("-C", alice.path, "touch", "ran")
+        disk.wait_for(f"sysjobs show {job} | grep -q 'tried again'")
         shown = alice.show(job)
-        assert (shown["status"], shown["reason_code"]) == ("PENDING", "no-room")
-        assert shown["reason"].startswith(f"The file system of {SCRIPTS} is full: ")
+        assert (shown["status"], shown["reason_code"]) == ("PENDING", "no-files")
+        assert shown["reason"].startswith(f"Can't start now: {SCRIPTS}/{job}"), shown
+        assert shown["reason"].endswith("No space left on device. It is tried again.")
         assert alice.shell("ls ran 2>/dev/null || :") == ""
     assert alice.wait(job) == 0
 
