@@ -25,6 +25,7 @@ from sysjobs.engine.files import JobFiles
 from sysjobs.engine.systemd import Systemd
 from sysjobs.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, SysjobsError
 from sysjobs.handlers import Handlers
+from sysjobs.jobs import Reason
 from sysjobs.listener import Listener
 from sysjobs.ports import StorageFailed
 from sysjobs.queue import Queue
@@ -44,6 +45,9 @@ CHECK_EVERY = 60.0
 """Seconds between two looks at all units, for what no signal told. A reload is another one."""
 
 RETRY = 1.0
+
+NO_SYSTEMD = Reason("no-systemd", "Waits for systemd, which doesn't answer for now.")
+NO_DATABASE = Reason("no-database", "Waits until the queue's database can be written again.")
 
 
 class SystemClock:
@@ -68,6 +72,8 @@ class Daemon:
         # Why nothing can be written, as long as that is so.
         self._unwritable: str | None = None
         self._obstacle: str | None = None
+        self._loaded = True
+        self._gone = False
         self._stop = asyncio.Event()
         self._exit_code = EXIT_OK
         clock = SystemClock()
@@ -146,14 +152,18 @@ class Daemon:
         if str(error) != self._trouble:
             self._trouble = str(error)
             log.warning("out of touch with systemd, so that no job starts or ends meanwhile: %s", error)
-        self._queue.disconnected()
+        self._queue.disconnected(NO_SYSTEMD)
         self._engine.close()
         self._retry(self._knock)
 
     def _retry(self, action: Callable[[], None]) -> None:
+        when = self._loop.time() + RETRY
         if self._retrying is not None:
+            # Not put off by whatever fails meanwhile.
+            if self._retrying.when() > self._loop.time():
+                when = self._retrying.when()
             self._retrying.cancel()
-        self._retrying = self._loop.call_later(RETRY, action)
+        self._retrying = self._loop.call_at(when, action)
 
     def _knock(self) -> None:
         """Connect once systemd answers, which may take it as long as it wants: everything else goes on."""
@@ -180,7 +190,10 @@ class Daemon:
         self._reconcile()
 
     def _reconcile(self) -> None:
-        self._guarded(self._queue.reconcile)
+        if self._loaded:
+            self._guarded(self._queue.reconcile)
+        else:
+            self._recover()
 
     def _guarded(self, action: Callable[[], None]) -> None:
         try:
@@ -205,7 +218,8 @@ class Daemon:
         """See whether all is as the signals said."""
         if self._queue.online:
             self._guarded(self._queue.check)
-        self._see_to_files()
+        # And whether our files are still there, after the next commit.
+        self._wake()
         self._tell_status()
 
     # The loop
@@ -217,6 +231,9 @@ class Daemon:
 
     def _flush(self) -> None:
         self._flushing = None
+        if self._gone:
+            # What is written now would be lost; whoever asked asks again.
+            return
         try:
             self._guarded(self._queue.flush)
         except StorageFailed as error:
@@ -238,7 +255,8 @@ class Daemon:
 
     def _recover(self) -> None:
         """After a failed commit: take up again what is on disk, and a little later what the units say."""
-        self._queue.disconnected()
+        self._queue.disconnected(NO_DATABASE)
+        self._loaded = False
         try:
             self._queue.load()
         except self._store.failure as error:
@@ -247,12 +265,15 @@ class Daemon:
                 self._unwritable = str(error)
             self._retry(self._recover)
             return
+        self._loaded = True
         self._retry(self._reconcile)
 
     def _written(self) -> None:
-        if self._queue.obstacle != self._obstacle:
-            self._obstacle = self._queue.obstacle
-            log.warning("%s", self._obstacle or "jobs can be started again")
+        obstacle = self._queue.obstacle
+        code = None if obstacle is None else obstacle.code
+        if code != self._obstacle:
+            self._obstacle = code
+            log.warning("%s", obstacle.text if obstacle else "jobs can be started again")
         # After a failure the first commit of a queue that is online again is a real one.
         if self._unwritable is not None and self._queue.online:
             log.warning("the database can be written again")
@@ -262,8 +283,9 @@ class Daemon:
     def _see_to_files(self) -> None:
         """Where somebody removed what is written to, have it made again by another start; jobs run on."""
         gone = self._room.replaced()
-        if gone is None or self._stop.is_set():
+        if gone is None or self._gone:
             return
+        self._gone = True
         log.error("%s was removed or replaced while in use; sysjobsd starts again", gone)
         database = self._paths.database
         for place in () if database.exists() else (database, self._paths.rescued):

@@ -265,7 +265,7 @@ class Handlers:
     def _why(self, job: Job) -> Reason | None:
         """Why it waits, is being ended, or ended as it did."""
         if not self.queue.online and (job.status is Status.PENDING or job.ending):
-            return Reason("no-systemd", "Waits for systemd, which doesn't answer for now.")
+            return self.queue.why_offline
         if job.status is Status.PENDING:
             return self.queue.why_waiting(job)
         return job.reason or ending_reason(job, self.clock.monotonic())

@@ -78,6 +78,7 @@ class Queue:
         # Jobs that the database has lost, and whose units are there.
         self.strangers: set[int] = set()
         self.online = False
+        self.why_offline: Reason | None = None
         self.watchers = Watchers()
         self._batch = Batch()
         self._reset()
@@ -123,17 +124,18 @@ class Queue:
         return self._waiting.why(job, self._holdings)
 
     @property
-    def obstacle(self) -> str | None:
-        """What keeps all that wait from starting, in a sentence."""
-        return self._waiting.obstacle.text if self._waiting.obstacle else None
+    def obstacle(self) -> Reason | None:
+        """What keeps all that wait from starting."""
+        return self._waiting.obstacle
 
     def set_capacity(self, capacity: Amount) -> None:
         self._holdings.resize(capacity)
         self._wake()
 
-    def disconnected(self) -> None:
-        """The engine is gone: answer and record, start and end nothing, until `reconcile`."""
+    def disconnected(self, why: Reason) -> None:
+        """The engine or the database is gone: answer and record, start and end nothing, until `reconcile`."""
         self.online = False
+        self.why_offline = why
 
     def counts(self) -> tuple[int, int]:
         """How many jobs run, and how many wait."""

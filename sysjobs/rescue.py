@@ -11,6 +11,7 @@ from sysjobs.config import Paths
 from sysjobs.engine.files import JobFiles
 from sysjobs.selectors import ranges
 from sysjobs.store.repair import repair
+from sysjobs.store.reserve import forget_log
 
 log = logging.getLogger(__name__)
 
@@ -37,5 +38,6 @@ def put_back(paths: Paths) -> None:
             made = paths.database.with_name(f"{paths.database.name}.new")
             shutil.copyfile(paths.rescued, made)
             made.rename(paths.database)
+            forget_log(paths.database)
             log.warning("%s was put back", paths.database)
         paths.rescued.unlink()

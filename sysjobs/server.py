@@ -83,9 +83,14 @@ class Connection(asyncio.Protocol):
             )
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._server.connections[self.peer.share].discard(self)
+        if not self._called:
+            self._forget()
         if self._exchange is not None:
             self._exchange.over()
+
+    def _forget(self) -> None:
+        """What is here counts no longer towards what its user may have kept."""
+        self._server.connections[self.peer.share].discard(self)
 
     def data_received(self, data: bytes) -> None:
         self._buffer += data
@@ -160,6 +165,8 @@ class Connection(asyncio.Protocol):
 
     def _take(self) -> None:
         self._called = False
+        if self._transport.is_closing():
+            self._forget()
         if not self._buffer:
             # It was refused meanwhile.
             return
@@ -346,7 +353,14 @@ class Exchange:
             if self._connection.full:
                 self._resume = self._pump
                 return
-            message, is_last = self._news()
+            try:
+                message, is_last = self._news()
+            except SysjobsError as error:
+                self.fail(error)
+                return
+            except Exception:
+                self.fail_as_bug()
+                return
             if message is None:
                 return
             if is_last:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import platform
 import random
+import re
 import time
 from collections.abc import Callable, Generator, Iterator
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -49,15 +51,18 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("suite", suites, scope="session")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
     """Where several processes run the tests, those that share a machine share the process too."""
-    for item in items:
-        if isinstance(item, pytest.Function) and "suite" in item.fixturenames:
-            shared = next(
-                (name for name in ("vm", "node") if name in item.fixturenames), item.module.__name__
-            )
-            item.add_marker(pytest.mark.xdist_group(f"{item.callspec.params['suite']} {shared}"))
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByMachine(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            suite = re.search(rf"[\[-]({'|'.join(SUITES)})\b", nodeid)
+            machine = "vm" if nodeid.partition("::")[0].startswith("tests/test_vm") else "node"
+            return f"{suite[1]} {machine}" if suite else nodeid
+
+    return ByMachine(config, log)
 
 
 @pytest.fixture

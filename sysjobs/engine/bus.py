@@ -60,7 +60,10 @@ class Knock:
     """
 
     def __init__(self, address: str) -> None:
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        try:
+            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        except OSError as error:
+            raise ConnectionLost(f"there is no socket for systemd: {error.strerror}") from None
         try:
             self._socket.connect(address)
             # As D-Bus connections begin, in the name of root.

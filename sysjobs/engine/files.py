@@ -145,7 +145,7 @@ class JobFiles:
     def _make_room(self) -> None:
         """Cut back traces that their users made grow: no script writes more than a line."""
         for directory in self._directories():
-            for path in directory.iterdir():
+            for path in _files_in(directory):
                 info = path.lstat()
                 if path.suffix not in _SCRIPTS and (info.st_size > _SMALL or info.st_blocks * 512 > _PAGE):
                     log.warning("user id %d filled %s; it is cut back", _user_of(path), path)
@@ -182,10 +182,11 @@ class JobFiles:
         self._held.clear()
         for directory in self._directories():
             job_id = int(directory.name)
-            if wanted(job_id):
-                self._count(job_id, *_scripts_in(directory))
-            else:
+            if not wanted(job_id):
                 self._remove(job_id)
+                continue
+            with suppress(PermissionError):
+                self._count(job_id, *_scripts_in(directory))
 
     def _directories(self) -> Iterator[Path]:
         for directory in Path(self._scripts).iterdir():
@@ -200,7 +201,11 @@ class JobFiles:
     def traces(self, job: Job) -> Traces:
         """What the scripts of the job's attempt left, as far as it makes sense."""
         files = self.files(job)
-        phase = _read(files.phase)
+        try:
+            phase = _read(files.phase)
+        except PermissionError:
+            # Of a version that gave its directory to the user: it began, and that is all there is to know.
+            return Traces("run")
         step, _, code = (_read(files.failed) or "").partition(" ")
         return Traces(
             phase=phase if phase in ("setup", "run") else None,
@@ -208,6 +213,12 @@ class JobFiles:
             failed_code=_code(code),
             setup_code=_code(_read(files.setup_code)),
         )
+
+
+def _files_in(directory: Path) -> list[Path]:
+    with suppress(PermissionError):
+        return list(directory.iterdir())
+    return []
 
 
 def _scripts_in(directory: Path) -> tuple[int, int]:
@@ -252,6 +263,8 @@ def _read(path: str) -> str | None:
     """The first line of a small file in which its user may have written anything."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except PermissionError:
+        raise
     except OSError as error:
         _fail_if_scarce(error)
         return None

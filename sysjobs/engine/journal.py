@@ -72,7 +72,7 @@ class Journal:
         try:
             process = subprocess.Popen(
                 # It is bounded from outside, so that it ends whatever becomes of us.
-                ["timeout", str(PATIENCE), "sh", "-c", _LOOK, "sh", *arguments],
+                ["timeout", "--kill-after=1", str(PATIENCE), "sh", "-c", _LOOK, "sh", *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

@@ -39,6 +39,9 @@ _CLEAN = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE)
 # What is sent to end a process for want of memory; whoever did so may have said so in the journal.
 _SENT_TO_KILL = frozenset((signal.SIGTERM, signal.SIGKILL))
 
+_LONGEST_LOOK = 600_000_000
+"""Microseconds of the journal that are read for one job at most: all that wait share the time for it."""
+
 # Steps of the start script (`engine.script.STEPS`) that come before the command.
 _STEPS = {
     "log": ("no-log", "its log can't be opened; see that the log directory can be written and has room"),
@@ -109,7 +112,8 @@ def victim(job: Job, seen: Seen, now: int) -> Victim:
     """What to look for in the journal about a job that has ended."""
     assert seen.unit is not None
     until = end_time(seen.unit)[0] or now
-    since = until - int(job.grace * 1_000_000) - SLACK
+    # Who killed it at the end of a longer grace is told by the lines about its end.
+    since = until - min(int(job.grace * 1_000_000), _LONGEST_LOOK) - SLACK
     if job.started_at is not None and job.started_at <= until:
         # Else the clock was set back since.
         since = max(since, job.started_at)

@@ -8,6 +8,7 @@ import select
 import signal
 import time
 from collections.abc import Container, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -101,7 +102,7 @@ class Systemd:
         try:
             files = self._files.prepare(job, payload)
         except (StartFailed, StartPostponed):
-            self._files.clean(job)
+            self.clean(job)
             raise
         if self._kept.pop(job.unit, None) is not None:
             self._ask("ResetFailedUnit", "s", job.unit)
@@ -114,7 +115,7 @@ class Systemd:
                 # An earlier call took effect; its signals may have passed unseen.
                 return StartResult.EXISTS
             del self._tracked[job.id]
-            self._files.clean(job)
+            self.clean(job)
             if self._is_going_down():
                 raise StartPostponed(_GOING_DOWN) from None
             if -error.number in PASSING or error.number == -errno.ENOENT:
@@ -207,7 +208,9 @@ class Systemd:
 
     def clean(self, job: Job) -> None:
         self._kills.pop(job.id, None)
-        self._files.clean(job)
+        # What can't be removed now is left to the next sweep.
+        with suppress(OSError):
+            self._files.clean(job)
 
     def sweep(self, jobs: Container[int]) -> None:
         loaded = self._loaded()
@@ -287,7 +290,8 @@ class Systemd:
         loaded = self._loaded()
         seen = []
         for job in wanted.values():
-            if loaded.get(job.id) == _RUNNING and (job.id in self._tracked or self._is_known(job)):
+            told = job.running_at is not None and job.invocation_id is not None
+            if loaded.get(job.id) == _RUNNING and told and (job.id in self._tracked or self._is_known(job)):
                 # What merely runs has nothing new to say; there may be thousands of these.
                 self._tracked.setdefault(
                     job.id, Tracked(job, Unit(*_RUNNING, invocation_id=job.invocation_id))
@@ -299,8 +303,6 @@ class Systemd:
         return seen
 
     def _is_known(self, job: Job) -> bool:
-        if job.running_at is None or job.invocation_id is None:
-            return False
         return bytes(self.bus.get(job.unit, UNIT, "InvocationID", "ay")).hex() == job.invocation_id
 
     def _read(self, job: Job) -> Unit | None:

@@ -52,17 +52,19 @@ class Store:
 
     def check(self) -> str | None:
         """What is wrong with the database, if anything is."""
-        self.commit()
         said: str = self._db.execute("PRAGMA quick_check(1)").fetchone()[0]
         return None if said == "ok" else said
 
     def write_copy(self, path: Path) -> None:
-        """Write all of it to another file, whole or not at all. Raises OSError, sqlite3.Error."""
-        self.commit()
+        """Write all of it to another file, whole or not at all, when nothing is to be committed.
+
+        Raises OSError, sqlite3.Error.
+        """
         made = path.with_name(f"{path.name}.new")
         made.unlink(missing_ok=True)
         self._db.execute("VACUUM INTO ?", (str(made),))
         made.rename(path)
+        reserve.forget_log(path)
 
     def _begin(self) -> None:
         if not self._db.in_transaction:
@@ -77,7 +79,7 @@ class Store:
             except sqlite3.Error:
                 self.rollback()
                 raise
-        if self._added >= FILL_EVERY:
+        if self._added >= FILL_EVERY or (self._added and reserve.is_low(self._db)):
             self._added = 0
             reserve.fill(self._db, self._path)
 
@@ -150,12 +152,23 @@ class Store:
 
     def payload(self, job_id: int) -> Payload:
         """What a job runs. Raises RowDamaged."""
-        return rows.payload(job_id, self._db.execute(_SQL["payload"], {"id": job_id}).fetchone())
+        return rows.payload(job_id, self._row("payload", job_id))
 
     def get(self, job_id: int) -> Job | None:
         """Raises RowDamaged."""
-        row = self._db.execute(_SQL["job"], {"id": job_id}).fetchone()
+        row = self._row("job", job_id)
         return None if row is None else self._rows.job(row)
+
+    def _row(self, statement: str, job_id: int) -> sqlite3.Row | None:
+        """What there is of one job. A page that is damaged is its misfortune alone: RowDamaged."""
+        try:
+            row: sqlite3.Row | None = self._db.execute(_SQL[statement], {"id": job_id}).fetchone()
+        except sqlite3.OperationalError:
+            # Of the disk, and may pass.
+            raise
+        except sqlite3.DatabaseError as error:
+            raise RowDamaged(job_id, str(error)) from None
+        return row
 
     def unfinished(self) -> Iterator[Job | RowDamaged]:
         return self._read(self._db.execute(_SQL["unfinished"]))

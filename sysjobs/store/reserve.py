@@ -55,11 +55,23 @@ def fill(connection: sqlite3.Connection, database: Path) -> None:
         missing = FREE_PAGES - free_pages(connection)
         size = missing * connection.execute("PRAGMA page_size").fetchone()[0]
         info = os.statvfs(database)
-        if missing > FREE_PAGES // 2 and info.f_bavail * info.f_frsize > 2 * size:
+        if is_low(connection) and info.f_bavail * info.f_frsize > 2 * size:
             # Written as pages in use, so that they get their blocks, and then freed.
+            # One that was killed before it had dropped that.
+            connection.execute("DROP TABLE IF EXISTS reserve")
             connection.execute("CREATE TABLE reserve AS SELECT zeroblob(?) AS room", (size,))
             connection.execute("DROP TABLE reserve")
             connection.execute("PRAGMA wal_checkpoint").fetchall()
+
+
+def is_low(connection: sqlite3.Connection) -> bool:
+    """Whether half of the pages are gone."""
+    return free_pages(connection) < FREE_PAGES // 2
+
+
+def forget_log(database: Path) -> None:
+    """The database is another one by now: its predecessor's log must not be taken for its own."""
+    _wal(database).unlink(missing_ok=True)
 
 
 def free_pages(connection: sqlite3.Connection) -> int:
