@@ -246,3 +246,41 @@ def test_what_is_not_there(tmp_path: Path) -> None:
 def test_ranges() -> None:
     assert ranges([]) == ""
     assert ranges([9, 3, 4, 5, 11, 12]) == "3-5, 9, 11-12"
+
+
+def test_a_file_of_the_first_schema(tmp_path: Path) -> None:
+    path = Path(shutil.copy(REPO / "tests/data/v1.db", tmp_path / "sysjobs.db"))
+    with closing(sqlite3.connect(path)) as db:
+        (count,) = db.execute("SELECT count(*) FROM jobs").fetchone()
+    path.write_bytes(path.read_bytes() + b"x")
+    change(path, 1, "status = 'RUNNIMG'")
+    done = repair(path, 0, "now")
+    assert (done.saved, done.lost) == (count - 1, [1])
+
+
+def test_a_damaged_page_of_a_job_is_its_own_misfortune(path: Path) -> None:
+    """Its row is beside those of others, and its environment on a page of others."""
+    with closing(sqlite3.connect(path)) as db:
+        (page,) = db.execute(
+            "SELECT pageno FROM dbstat WHERE name = 'environments' AND pagetype = 'leaf' LIMIT 1"
+        ).fetchone()
+    data = bytearray(path.read_bytes())
+    data[(page - 1) * PAGE : page * PAGE] = b"\xff" * PAGE
+    path.write_bytes(data)
+    with closing(Store(path)) as store:
+        ids = [job.id for job in store.find(Filter())[0]]
+        damaged = []
+        for job_id in ids:
+            try:
+                store.payload(job_id)
+            except RowDamaged as error:
+                damaged.append(error)
+        assert 0 < len(damaged) < len(ids) == JOBS
+
+
+def test_a_check_leaves_what_is_to_be_committed_alone(path: Path) -> None:
+    with closing(Store(path)) as store:
+        job = store.add(new_job())
+        assert store.check() is None
+        store.rollback()
+        assert store.get(job.id) is None

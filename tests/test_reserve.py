@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 from contextlib import closing
 from pathlib import Path
 
@@ -61,3 +62,13 @@ def test_free_pages_stay_reserved(path: Path) -> None:
             store.add(new_job(payload=Payload((b"x" * 1000,))))
             store.commit()
             assert free() > reserve.FREE_PAGES // 3
+
+
+def test_a_daemon_was_killed_while_it_took_up_room(path: Path) -> None:
+    with closing(Store(path)):
+        pass
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE reserve (room)")
+        db.execute("VACUUM")
+    with closing(Store(path)) as store:
+        assert reserve.free_pages(store._db) >= reserve.FREE_PAGES // 2
