@@ -24,6 +24,15 @@ PAUSE = "read -t 0.1 <> <(:) || :"
 LOST = ("FAILED_DRIVER", "lost")
 
 
+@pytest.fixture(scope="module")
+def node(suite: str) -> Iterator[Node]:
+    """One of their own: what is done to systemd, D-Bus and logind here would spoil other tests."""
+    if os.geteuid() != 0:
+        pytest.skip("booting a node needs root")
+    with Node(suite) as node:
+        yield node
+
+
 @pytest.fixture
 def alice(node: Node) -> Iterator[Place]:
     with place(node) as alice:

@@ -70,7 +70,9 @@ def test_a_slice_and_a_machine_without_memory(vm: Vm, alice: Place) -> None:
     assert shown["reason"].startswith(
         f"{slice_}, which it ran in, reached its memory limit: the kernel killed"
     )
-    job = alice.submit("-c", EAT.replace("400", "900"))
+    # Far more than there is: a little more would have the machine reread its files for minutes.
+    some = EAT.replace("400", "700")
+    job = alice.submit("-c", f"{some} & {some} & wait")
     assert alice.wait(job, timeout=120) == 100
     shown = alice.show(job)
     assert (shown["status"], shown["reason_code"]) == ("FAILED_DRIVER", "oom-machine"), shown
