@@ -84,6 +84,15 @@ def node(suite: str) -> Iterator[Node]:
         yield node
 
 
+@pytest.fixture(scope="module")
+def own_node(suite: str) -> Iterator[Node]:
+    """One for a module whose tests leave a node as no other test wants to find it."""
+    if os.geteuid() != 0:
+        pytest.skip("booting a node needs root")
+    with Node(suite) as node:
+        yield node
+
+
 @pytest.fixture(scope="session")
 def vm(suite: str) -> Iterator[Vm]:
     """One emulated machine for all tests of a suite, which may reboot it."""

@@ -16,6 +16,11 @@ DATABASE = "/var/lib/sysjobs/sysjobs.db"
 BOTH = ["sysjobsd.socket", DAEMON]
 
 
+@pytest.fixture(scope="module")
+def node(own_node: Node) -> Node:
+    return own_node
+
+
 @pytest.fixture
 def alice(node: Node) -> Iterator[Place]:
     with place(node) as alice:
@@ -81,7 +86,7 @@ def test_one_bad_row_spoils_nothing_else(node: Node, alice: Place) -> None:
     assert (done.returncode, b"is in use by another process" in done.stderr) == (1, True)
     stop(node)
     report = repair(node)
-    assert f"of these numbers no job could be read: {bad}\n" in report
+    assert re.search(rf"of these numbers no job could be read: (?:.*, )?{bad}\n", report)
     assert f"{DATABASE} is whole" in repair(node)
     start(node)
     assert alice.show(good)["status"] == "CANCELLED"
