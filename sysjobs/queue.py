@@ -178,6 +178,8 @@ class Queue:
                 self._timers.at(remains.kill_at, job_id)
         self.check()
         self._batch.effects.append(functools.partial(self._engine.sweep, self.jobs))
+        for uid in self._engine.users():
+            self._idle_users.at(self._clock.monotonic() + IDLE, uid)
         for job in self.jobs.values():
             self._set_timers(job)
             if job.ending:

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.admin_on_node import UNITS, Place, clear, daemon_files, place
+from tests.admin_on_node import UNITS, Place, clear, daemon_files, kill_daemon, place
 from tests.node import Node
 from tests.queue_on_node import QueueOnNode
 
@@ -79,6 +79,15 @@ def test_five_hundred_jobs_leave_nothing_that_the_queue_does_not_know(node: Node
     assert node.sh(PROCESSES) == processes
     assert daemon_files(node) <= descriptors
     assert node.sh(f"journalctl -q -u sysjobsd --since @{began} --priority warning") == ""
+
+
+def test_slices_go_though_the_daemon_was_killed_meanwhile(node: Node) -> None:
+    with place(node, "bob") as bob:
+        assert bob.wait(bob.submit("true")) == 0
+        slice_ = "/sys/fs/cgroup/sysjobs.slice/sysjobs-u$(id -u bob).slice"
+        node.sh(f"[ -e {slice_} ]")
+        kill_daemon(node)
+        node.wait_for(f"[ ! -e {slice_} ]", timeout=60)
 
 
 def test_an_administrator_sees_whose_it_is(node: Node, alice: Place) -> None:

@@ -73,10 +73,7 @@ LAYERS: dict[str, list[set[str]]] = {
             "sysjobs.engine.journal",
             "sysjobs.engine.systemd",
         },
-        {"sysjobs.peer"},
-        {"sysjobs.turns"},
-        {"sysjobs.server"},
-        {"sysjobs.introspection"},
+        {"sysjobs.introspection", "sysjobs.peer", "sysjobs.server", "sysjobs.turns"},
         {"sysjobs.store.*"},
     ],
     # Where requests come in from one edge and go out to the others.

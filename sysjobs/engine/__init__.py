@@ -118,6 +118,9 @@ class Engine(Protocol):
         What there is to see of it then, where no event will tell.
         """
 
+    def users(self) -> list[int]:
+        """Those whose units share something, or did."""
+
     def tidy(self, uid: int) -> None:
         """Remove what units of this user shared, as none of its jobs is left."""
 

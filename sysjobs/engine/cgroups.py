@@ -31,6 +31,15 @@ def is_populated(path: str) -> bool:
         os.close(fd)
 
 
+def children(path: str) -> list[str]:
+    """The names of the cgroups right below the one at `path`."""
+    try:
+        with os.scandir(path) as entries:
+            return [entry.name for entry in entries if entry.is_dir()]
+    except OSError:
+        return []
+
+
 class EmptyWatch:
     """Cgroups, by a number of the caller's, that are waited for to become empty."""
 

@@ -13,7 +13,7 @@ from sysjobs.engine.oom import OomKill, Victim, entries, find_kill
 
 log = logging.getLogger(__name__)
 
-PATIENCE = 3
+PATIENCE = 10
 """Seconds that a look may take, be journald stopped, gone, or behind."""
 
 # Who wrote a line is journald's word; that of the program itself counts only for a service of the system.

@@ -5,6 +5,7 @@ The table in tests/test_outcome.py has a row for each way to end that was measur
 
 from __future__ import annotations
 
+import errno
 import signal
 from dataclasses import dataclass, field, replace
 
@@ -247,3 +248,11 @@ def _setup_exit(unit: Unit, traces: Traces) -> Exit | None:
     if seen is None and traces.setup_code is not None:
         return Exit(code=traces.setup_code)
     return seen
+
+
+def refusal(job: Job, number: int, said: str) -> Reason:
+    """Why systemd took no unit for this job: the error's number, negative, and what it said."""
+    if number == -errno.EEXIST:
+        text = f"Could not be started: {job.unit} exists already and is not this job's."
+        return Reason("name-taken", text)
+    return Reason("refused", f"Could not be started: systemd refused its unit: {said}")

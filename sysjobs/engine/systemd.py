@@ -14,14 +14,23 @@ from pathlib import Path
 
 from sysjobs.engine import ConnectionLost, Observation, StartFailed, StartPostponed, StartResult
 from sysjobs.engine.bus import Bus, CallFailed, Knock
-from sysjobs.engine.cgroups import EmptyWatch, controllers, is_populated
+from sysjobs.engine.cgroups import EmptyWatch, children, controllers, is_populated
 from sysjobs.engine.files import PASSING, JobFiles
 from sysjobs.engine.journal import Journal
 from sysjobs.engine.oom import OomKill
-from sysjobs.engine.outcome import Seen, asks_journal, end_time, has_ended, outcome, victim
+from sysjobs.engine.outcome import Seen, asks_journal, end_time, has_ended, outcome, refusal, victim
 from sysjobs.engine.script import Traces
 from sysjobs.engine.signals import SERVICE, UNIT, Tracked, take_in
-from sysjobs.engine.units import INFINITY, Unit, cgroup_path, job_id_of, properties, updated, user_slice
+from sysjobs.engine.units import (
+    INFINITY,
+    Unit,
+    cgroup_path,
+    job_id_of,
+    properties,
+    updated,
+    user_of,
+    user_slice,
+)
 from sysjobs.jobs import Job, Reason
 from sysjobs.payload import Payload
 
@@ -122,7 +131,7 @@ class Systemd:
                 # A unit that it can't write to a full /run it calls not found.
                 text = f"systemd makes no units now: {error.text} See that /run has room. It is tried again."
                 raise StartPostponed(Reason("no-unit", text)) from None
-            raise StartFailed(_refusal(job, error)) from None
+            raise StartFailed(refusal(job, error.number, error.text)) from None
         return StartResult.STARTED
 
     def terminate(self, job: Job) -> None:
@@ -196,6 +205,10 @@ class Systemd:
                 break
             del self._kept[oldest]
             self._ask("ResetFailedUnit", "s", oldest)
+
+    def users(self) -> list[int]:
+        slices = children(f"{self._cgroup_root}/sysjobs.slice")
+        return [uid for name in slices if (uid := user_of(name)) is not None]
 
     def tidy(self, uid: int) -> None:
         name = user_slice(uid)
@@ -385,10 +398,3 @@ class Systemd:
     def _is_empty(self, job: Job) -> bool:
         """Whether no process is left in the job's cgroup."""
         return job.shard is None or not is_populated(self._cgroup(job))
-
-
-def _refusal(job: Job, error: CallFailed) -> Reason:
-    if error.number == -errno.EEXIST:
-        text = f"Could not be started: {job.unit} exists already and is not this job's."
-        return Reason("name-taken", text)
-    return Reason("refused", f"Could not be started: systemd refused its unit: {error.text}")

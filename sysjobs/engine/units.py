@@ -17,6 +17,7 @@ TASKS_MAX = 32768
 EXITED, DUMPED = 1, 3
 """systemd's ExecMainCode: CLD_EXITED and its kin; the other one, 2, is a signal without a core."""
 
+_USER_SLICE = re.compile(r"sysjobs-u(\d{1,10})\.slice", re.ASCII)
 _UNIT = re.compile(r"sysjobs-([1-9]\d{0,17})\.service", re.ASCII)
 
 
@@ -66,6 +67,12 @@ class Unit:
 
 def user_slice(uid: int) -> str:
     return f"sysjobs-u{uid}.slice"
+
+
+def user_of(slice_: str) -> int | None:
+    """'sysjobs-u1000.slice' -> 1000; None for another one."""
+    match = _USER_SLICE.fullmatch(slice_)
+    return int(match[1]) if match else None
 
 
 def slice_name(uid: int, shard: int) -> str:
