@@ -96,7 +96,8 @@ class Rig:
         """End the daemon as `systemctl stop` does."""
         os.kill(self._keeper, signal.SIGTERM)
         _, status = os.waitpid(self._keeper, 0)
-        assert status == 0, f"the daemon ended by itself, see {LOG}"
+        code = os.waitstatus_to_exitcode(status)
+        assert code == 0, f"the daemon ended by itself, {code}: {LOG.read_text()[-4000:]}"
 
 
 class _Keeper:
@@ -114,7 +115,8 @@ class _Keeper:
         while True:
             if signal.sigwait([signal.SIGTERM, signal.SIGCHLD]) == signal.SIGTERM:
                 os.kill(pid, signal.SIGTERM)
-                os._exit(0 if os.waitpid(pid, 0)[1] in (0, signal.SIGTERM) else 1)
+                status = os.waitpid(pid, 0)[1]
+                os._exit(0 if status in (0, signal.SIGTERM) else status & 127 or 1)
             _, status = os.waitpid(pid, 0)
             if status != signal.SIGKILL:
                 os._exit(1)
