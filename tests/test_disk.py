@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,21 +19,18 @@ STUBBORN = "trap '' TERM; touch up; while :; do sleep 0.1; done"
 
 
 @pytest.fixture(scope="module")
-def disk(suite: str) -> Iterator[Node]:
-    """A node of our own, on which each directory is a small file system, to be filled."""
-    if os.geteuid() != 0:
-        pytest.skip("booting a node needs root")
-    with Node(suite) as node:
-        node.sh(
-            f"""
-            systemctl stop sysjobsd.socket {DAEMON}
-            mount -t tmpfs -o size=32M,mode=700 tmpfs {DATABASE}
-            mount -t tmpfs -o size=8M,mode=755 tmpfs {LOGS}
-            mount -t tmpfs -o size=8M,mode=711 tmpfs {SCRIPTS}
-            systemctl start sysjobsd.socket {DAEMON}
-            """
-        )
-        yield node
+def disk(own_node: Node) -> Node:
+    """A node on which each directory is a small file system, to be filled."""
+    own_node.sh(
+        f"""
+        systemctl stop sysjobsd.socket {DAEMON}
+        mount -t tmpfs -o size=32M,mode=700 tmpfs {DATABASE}
+        mount -t tmpfs -o size=8M,mode=755 tmpfs {LOGS}
+        mount -t tmpfs -o size=8M,mode=711 tmpfs {SCRIPTS}
+        systemctl start sysjobsd.socket {DAEMON}
+        """
+    )
+    return own_node
 
 
 @pytest.fixture
