@@ -28,6 +28,11 @@ class Paths:
     systemd: str
 
     @property
+    def shutdown(self) -> Path:
+        """Where it is noted which boot was shut down last."""
+        return self.database.with_name("shutdown")
+
+    @property
     def rescued(self) -> Path:
         """Where the database goes that was removed while in use, directory and all."""
         return self.scripts.parent / self.database.name

@@ -78,7 +78,7 @@ class Daemon:
         self._exit_code = EXIT_OK
         clock = SystemClock()
         files = self._files = JobFiles(paths.scripts, paths.logs)
-        self._engine = Systemd(paths.systemd, files, settings.keep_failed)
+        self._engine = Systemd(paths.systemd, files, paths.shutdown, settings.keep_failed)
         self._store = Store(paths.database)
         self._room = FileSystems(paths.database, paths.logs, paths.scripts)
         self._queue = Queue(self._store, self._engine, capacity(settings), clock, self._wake, self._room)
@@ -103,6 +103,8 @@ class Daemon:
             await self._stop.wait()
         finally:
             self._notifier.tell("STOPPING=1")
+            with contextlib.suppress(ConnectionLost):
+                self._engine.note_shutdown()
             listener.close()
         return self._exit_code
 
@@ -322,7 +324,7 @@ class Daemon:
             log.error("settings are kept as they were: %s %s", error.message, error.hint)
             return
         self._handlers.settings = settings
-        self._engine.keep_failed = settings.keep_failed
+        self._engine.kept.most = settings.keep_failed
         log.info("settings were read again")
         # Whoever reloads it when something looks wrong wants it to look, too.
         self._look()

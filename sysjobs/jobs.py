@@ -49,6 +49,10 @@ class Reason:
 
 
 REBOOTED = Reason("reboot", "The machine was shut down or rebooted while it ran.")
+CUT_OFF = Reason(
+    "power-cut",
+    "The machine went down while it ran, and sysjobsd saw no shutdown: most likely a power cut or a crash.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +306,7 @@ def _end(job: Job, at: int, outcome: Outcome, monotonic: int | None = None) -> J
 
 def _is_external(outcome: Outcome) -> bool:
     """What ended the job would have ended it with or without our SIGTERM."""
-    return outcome.reason is not None and outcome.reason.code.partition("-")[0] in ("reboot", "oom")
+    return outcome.reason is not None and outcome.reason.code.partition("-")[0] in ("reboot", "power", "oom")
 
 
 def _cancel_reason(job: Job, cancellation: Cancellation) -> Reason:

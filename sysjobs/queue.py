@@ -153,7 +153,7 @@ class Queue:
                 log.error("%s %s", job.message, job.hint)
                 continue
             self._remember(job)
-            lost = lost_to_reboot(job, self._engine.boot_id, self._engine.booted_at)
+            lost = lost_to_reboot(job, self._engine.boot)
             if lost is not None:
                 self._forget(self._apply(job, lost))
         # Whether it can be written shows at the next commit.
@@ -364,13 +364,13 @@ class Queue:
         for job in chosen:
             deadline = None if job.time_limit is None else monotonic + int(job.time_limit * 1_000_000)
             shard = self._holdings.place(job.uid)
-            self._holdings.take(self._apply(job, Launched(now, self._engine.boot_id, shard, deadline)))
+            self._holdings.take(self._apply(job, Launched(now, self._engine.boot.id, shard, deadline)))
 
     def _remember(self, job: Job) -> None:
         self.jobs[job.id] = job
         if job.status is Status.PENDING:
             self._waiting.add(job)
-        if job.boot_id == self._engine.boot_id:
+        if job.boot_id == self._engine.boot.id:
             self._holdings.take(job)
             self._set_timers(job)
 

@@ -5,8 +5,19 @@ The same for a signal that just came and for a daemon that was away for a week.
 
 from __future__ import annotations
 
-from sysjobs.engine import Observation
-from sysjobs.jobs import REBOOTED, Ended, Event, Job, NotStarted, Outcome, RunningSince, Started, Status
+from sysjobs.engine import Boot, Observation
+from sysjobs.jobs import (
+    CUT_OFF,
+    REBOOTED,
+    Ended,
+    Event,
+    Job,
+    NotStarted,
+    Outcome,
+    RunningSince,
+    Started,
+    Status,
+)
 
 
 def events_of(job: Job, seen: Observation, now: int) -> list[Event]:
@@ -26,9 +37,10 @@ def events_of(job: Job, seen: Observation, now: int) -> list[Event]:
     return events
 
 
-def lost_to_reboot(job: Job, boot_id: str, booted_at: int) -> Ended | None:
-    """The end of a job that was launched in an earlier boot; `booted_at` is when this one began."""
-    if not job.status.launched or job.boot_id == boot_id:
+def lost_to_reboot(job: Job, boot: Boot) -> Ended | None:
+    """The end of a job that was launched in an earlier boot than this one."""
+    if not job.status.launched or job.boot_id == boot.id:
         return None
-    ended = max(booted_at, job.running_at or job.started_at or booted_at)
-    return Ended(ended, Outcome(Status.FAILED_DRIVER, REBOOTED))
+    ended = max(boot.began, job.running_at or job.started_at or boot.began)
+    reason = REBOOTED if job.boot_id == boot.shut_down else CUT_OFF
+    return Ended(ended, Outcome(Status.FAILED_DRIVER, reason))

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from sysjobs.engine import Observation
+from sysjobs.engine import Boot, Observation
 from sysjobs.jobs import (
+    CUT_OFF,
     REBOOTED,
     Ended,
     Event,
@@ -15,6 +16,7 @@ from sysjobs.jobs import (
     Job,
     NotStarted,
     Outcome,
+    Reason,
     RunningSince,
     Started,
     Status,
@@ -70,22 +72,26 @@ def test_a_second_look_finds_nothing_new(job: Job, seen: Observation) -> None:
 
 
 REBOOTS = [
-    ("waits", queued(), "other", None),
-    ("is over", queued(Status.FAILED, boot_id="other"), "other", None),
-    ("this boot", RUNNING, BOOT, None),
-    ("an earlier boot", RUNNING, "other", NOW + 30),
-    ("setup, an earlier boot", SETTING_UP, "other", NOW + 30),
+    ("waits", queued(), Boot("other"), None),
+    ("is over", queued(Status.FAILED, boot_id=BOOT), Boot("other"), None),
+    ("this boot", RUNNING, Boot(BOOT), None),
+    ("an earlier boot, cut off", RUNNING, Boot("other"), CUT_OFF),
+    ("setup, cut off", SETTING_UP, Boot("other"), CUT_OFF),
+    ("an earlier boot, shut down", RUNNING, Boot("other", shut_down=BOOT), REBOOTED),
+    ("an earlier boot, before one that was shut down", RUNNING, Boot("other", shut_down="x"), CUT_OFF),
 ]
 
 
-@pytest.mark.parametrize(("job", "boot", "at"), [row[1:] for row in REBOOTS], ids=[row[0] for row in REBOOTS])
-def test_lost_to_reboot(job: Job, boot: str, at: int | None) -> None:
-    expected = None if at is None else Ended(at, Outcome(Status.FAILED_DRIVER, REBOOTED))
-    assert lost_to_reboot(job, boot, NOW + 30) == expected
+@pytest.mark.parametrize(
+    ("job", "boot", "reason"), [row[1:] for row in REBOOTS], ids=[row[0] for row in REBOOTS]
+)
+def test_lost_to_reboot(job: Job, boot: Boot, reason: Reason | None) -> None:
+    expected = None if reason is None else Ended(NOW + 30, Outcome(Status.FAILED_DRIVER, reason))
+    assert lost_to_reboot(job, replace(boot, began=NOW + 30)) == expected
 
 
 def test_a_clock_that_was_set_back_at_the_reboot() -> None:
     """It did not end before it ran."""
-    lost = lost_to_reboot(RUNNING, "other", NOW - 30)
+    lost = lost_to_reboot(RUNNING, Boot("other", NOW - 30))
     assert lost is not None
     assert lost.at == RUNNING.running_at

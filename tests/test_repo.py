@@ -67,10 +67,12 @@ LAYERS: dict[str, list[set[str]]] = {
         {"sysjobs.listener"},
         {"sysjobs.room"},
         {
+            "sysjobs.engine.boot",
             "sysjobs.engine.bus",
             "sysjobs.engine.cgroups",
             "sysjobs.engine.files",
             "sysjobs.engine.journal",
+            "sysjobs.engine.kept",
             "sysjobs.engine.systemd",
         },
         {"sysjobs.introspection", "sysjobs.peer", "sysjobs.server", "sysjobs.turns"},

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sysjobs.jobs import (
+    CUT_OFF,
     REBOOTED,
     Cancellation,
     CancelRequested,
@@ -199,6 +200,7 @@ def test_who_cancelled(status: Status, uid: int, said: str, text: str) -> None:
 
 OOM = Outcome(Status.FAILED_DRIVER, Reason("oom", "It ran out of memory."), Exit(signal=9))
 REBOOT = Outcome(Status.FAILED_DRIVER, REBOOTED)
+CUT = Outcome(Status.FAILED_DRIVER, CUT_OFF)
 TIMED_OUT = [
     ("dies by TERM", {}, TERMED, "FAILED time-limit"),
     ("ignores TERM", {}, Outcome(Status.FAILED_DRIVER, Reason("killed", "x")), "FAILED time-limit"),
@@ -207,6 +209,7 @@ TIMED_OUT = [
     ("after setup", {"has_setup": True, "running_at": NOW}, TERMED, "FAILED time-limit"),
     ("is out of memory", {}, OOM, "FAILED_DRIVER oom"),
     ("the machine goes down", {}, REBOOT, "FAILED_DRIVER reboot"),
+    ("the power is cut", {}, CUT, "FAILED_DRIVER power-cut"),
     ("and is cancelled", {"cancellation": cancel().cancellation}, TERMED, "CANCELLED cancelled"),
 ]
 

@@ -66,13 +66,13 @@ def test_the_machine_stands_still_for_a_while(vm: Vm, alice: Place) -> None:
     limited = alice.start("--cpus", "0", "-t", "25s", "-c", "touch up1; exec sleep 1000")
     ends = alice.start("--cpus", "0", "-c", "touch up2; sleep 5; exit 3", count=2)
     os.kill(vm.state.init, signal.SIGSTOP)
-    try:
-        done = alice.node.spawn(["true"])
-        with pytest.raises(subprocess.TimeoutExpired):
-            done.wait(10)
-    finally:
-        os.kill(vm.state.init, signal.SIGCONT)
-    assert done.wait(60) == 0
+    with alice.node.spawn(["true"]) as done:
+        try:
+            with pytest.raises(subprocess.TimeoutExpired):
+                done.wait(10)
+        finally:
+            os.kill(vm.state.init, signal.SIGCONT)
+        assert done.wait(60) == 0
     assert alice.wait(ends) == 100
     assert alice.show(ends)["exit_code"] == 3
     assert alice.wait(limited, timeout=150) == 100

@@ -64,6 +64,17 @@ class ConnectionLost(Exception):
     """
 
 
+@dataclass(frozen=True, slots=True)
+class Boot:
+    """This boot of the machine, and what is known of those before it."""
+
+    id: str
+    began: int = 0
+    """Microseconds since 1970; known once connected."""
+    shut_down: str = ""
+    """The id of the last one that is known to have been shut down. Any other may have been cut off."""
+
+
 class Answer(Protocol):
     """What becomes readable when the engine answers."""
 
@@ -72,11 +83,7 @@ class Answer(Protocol):
 
 
 class Engine(Protocol):
-    boot_id: str
-    """Which boot of the machine this is."""
-
-    booted_at: int
-    """When it began, once connected."""
+    boot: Boot
 
     holds_memory: bool
     """Whether a job that asks for memory is held to it, once connected."""
@@ -132,6 +139,9 @@ class Engine(Protocol):
 
     def sweep(self, jobs: Container[int]) -> None:
         """Clean up after all jobs but these, and but those that it still holds something of."""
+
+    def note_shutdown(self) -> None:
+        """Leave word for the next boot if this one is being ended. Raises ConnectionLost."""
 
     def events(self) -> Iterator[Observation]:
         """What happened since the last call. Raises ConnectionLost."""

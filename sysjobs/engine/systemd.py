@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import logging
 import select
 import signal
@@ -13,10 +14,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from sysjobs.engine import ConnectionLost, Observation, StartFailed, StartPostponed, StartResult
+from sysjobs.engine.boot import leave_note, read_boot
 from sysjobs.engine.bus import Bus, CallFailed, Knock
 from sysjobs.engine.cgroups import EmptyWatch, children, controllers, is_populated
 from sysjobs.engine.files import PASSING, JobFiles
 from sysjobs.engine.journal import Journal
+from sysjobs.engine.kept import KeptUnits
 from sysjobs.engine.oom import OomKill
 from sysjobs.engine.outcome import Seen, asks_journal, end_time, has_ended, outcome, refusal, victim
 from sysjobs.engine.script import Traces
@@ -36,23 +39,20 @@ from sysjobs.payload import Payload
 
 log = logging.getLogger(__name__)
 
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _CGROUPS = "/sys/fs/cgroup"
 _PATTERN = "sysjobs-[0-9]*.service"
-KEEP_FAILED_FOR = 3600.0
-"""Seconds: a machine with failed units counts as degraded."""
 
 _RUNNING = ("active", "running")
 _GOING_DOWN = Reason("going-down", "The machine is being shut down, and starts nothing any more.")
 
 
 class Systemd:
-    """See `Engine`. `address` is the manager's private socket."""
+    """See `Engine`. `address`: the manager's private socket; `shutdown`: the file to note that in."""
 
-    def __init__(self, address: str, files: JobFiles, keep_failed: int) -> None:
-        self.keep_failed = keep_failed
-        # Failed units that are kept loaded, oldest first, and until when (CLOCK_MONOTONIC, seconds).
-        self._kept: dict[str, float] = {}
+    def __init__(self, address: str, files: JobFiles, shutdown: Path, keep_failed: int) -> None:
+        self.boot = read_boot(shutdown)
+        self._shutdown = shutdown
+        self.kept = KeptUnits(keep_failed, functools.partial(self._ask, "ResetFailedUnit", "s"))
         self._address = address
         self._files = files
         self._tracked: dict[int, Tracked] = {}
@@ -64,8 +64,6 @@ class Systemd:
         self._journal = Journal(self._epoll)
         # What it has of jobs that somebody killed, until they are let go.
         self._kills: dict[int, OomKill | None] = {}
-        self.boot_id = _BOOT_ID.read_text("ascii").strip()
-        self.booted_at = 0
         self.holds_memory = True
         self._tells_peak = False
 
@@ -76,7 +74,7 @@ class Systemd:
         self.close()
         bus = Bus(self._address, "sysjobs-")
         try:
-            self.booted_at = bus.get_manager("UserspaceTimestamp", "t")
+            self.boot = replace(self.boot, began=bus.get_manager("UserspaceTimestamp", "t"))
             self._cgroup_root = _CGROUPS + bus.get_manager("ControlGroup", "s").decode().rstrip("/")
         except (CallFailed, ConnectionLost) as error:
             bus.close()
@@ -113,8 +111,7 @@ class Systemd:
         except (StartFailed, StartPostponed):
             self.clean(job)
             raise
-        if self._kept.pop(job.unit, None) is not None:
-            self._ask("ResetFailedUnit", "s", job.unit)
+        self.kept.discard(job.unit)
         self._tracked[job.id] = Tracked(job)
         setup = files.setup if job.has_setup else None
         try:
@@ -193,19 +190,6 @@ class Systemd:
         self.thaw(job)
         self._ask("StopUnit", "ss", job.unit, "replace")
 
-    def _keep_failed(self, unit: str) -> None:
-        """Have `systemctl status` know the last failed units for a while."""
-        self._kept[unit] = time.monotonic() + KEEP_FAILED_FOR
-        self._drop_kept()
-
-    def _drop_kept(self) -> None:
-        while self._kept:
-            oldest = next(iter(self._kept))
-            if len(self._kept) <= self.keep_failed and self._kept[oldest] > time.monotonic():
-                break
-            del self._kept[oldest]
-            self._ask("ResetFailedUnit", "s", oldest)
-
     def users(self) -> list[int]:
         slices = children(f"{self._cgroup_root}/sysjobs.slice")
         return [uid for name in slices if (uid := user_of(name)) is not None]
@@ -240,6 +224,10 @@ class Systemd:
         return True
 
     # Seeing
+
+    def note_shutdown(self) -> None:
+        if self._is_going_down():
+            leave_note(self._shutdown, self.boot)
 
     def events(self) -> Iterator[Observation]:
         # Read in any case: the descriptor stays readable until then.
@@ -286,7 +274,7 @@ class Systemd:
         }
 
     def observe(self, job: Job) -> Observation:
-        if job.unit in self._kept:
+        if job.unit in self.kept:
             return Observation(job.id, held=False, empty=self._is_empty(job))
         unit = self._read(job)
         if unit is None:
@@ -299,7 +287,7 @@ class Systemd:
 
     def observe_all(self, jobs: Iterable[Job]) -> list[Observation]:
         wanted = {job.id: job for job in jobs}
-        self._drop_kept()
+        self.kept.drop()
         loaded = self._loaded()
         seen = []
         for job in wanted.values():
@@ -311,7 +299,7 @@ class Systemd:
                 )
                 continue
             seen.append(self.observe(job) if job.id in loaded else self._absent(job))
-        others = loaded.keys() - wanted.keys() - {job_id_of(unit) for unit in self._kept}
+        others = loaded.keys() - wanted.keys() - {job_id_of(unit) for unit in self.kept}
         seen += [Observation(job_id) for job_id in sorted(others)]
         return seen
 
@@ -333,7 +321,7 @@ class Systemd:
         if tracked.released and unit.active_state == "failed":
             # Where what was left in it had to be killed, that is a failure of the unit, not of the job.
             del self._tracked[job.id]
-            self._keep_failed(job.unit)
+            self.kept.add(job.unit)
             return Observation(job.id, held=False, empty=self._is_empty(job))
         if unit.invocation_id is None:
             return Observation(job.id, begun=False)

@@ -125,6 +125,7 @@ class Load:
             "boots": self.boots,
             "statuses": Counter(job.status for job in jobs),
             "lost to a reboot": sum(job.reason_code == "reboot" for job in jobs),
+            "lost to a power cut": sum(job.reason_code == "power-cut" for job in jobs),
             "began twice": sum(_begun(job) > 1 for job in jobs),
         }
 

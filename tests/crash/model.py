@@ -72,7 +72,7 @@ class Model:
         if end.status == "CANCELLED":
             assert self.cancel is not None, said
             assert end.begun == 0 or self.cancel != "cancelled", said
-        elif reason == "reboot":
+        elif reason in ("reboot", "power-cut"):
             assert self.cut, said
             assert self.cancel in (None, "asked"), said
         else:
