@@ -51,7 +51,7 @@ class Reason:
 REBOOTED = Reason("reboot", "The machine was shut down or rebooted while it ran.")
 CUT_OFF = Reason(
     "power-cut",
-    "The machine went down while it ran, and sysjobsd saw no shutdown: most likely a power cut or a crash.",
+    "The machine went down while it ran, with no shutdown on record: most likely a power cut or a crash.",
 )
 
 

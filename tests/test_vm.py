@@ -147,7 +147,7 @@ def test_memory_is_limited(vm: Vm, alice: Place) -> None:
     ("code", "said"),
     [
         ("reboot", "The machine was shut down or rebooted while it ran."),
-        ("power-cut", "The machine went down while it ran, and sysjobsd saw no shutdown"),
+        ("power-cut", "The machine went down while it ran, with no shutdown on record"),
     ],
 )
 def test_the_machine_goes_down_and_comes_up(vm: Vm, code: str, said: str) -> None:

@@ -1,12 +1,10 @@
-"""The clock of an emulated machine is set by a day: nothing ends early or hangs, nothing untrue is said."""
+"""The clock of an emulated machine is set by a day, or it sleeps: nothing ends early, nothing is untrue."""
 
 from __future__ import annotations
 
-import os
 import re
-import signal
-import subprocess
 from collections.abc import Iterator
+from datetime import datetime
 
 import pytest
 
@@ -27,28 +25,38 @@ def alice(vm: Vm) -> Iterator[Place]:
 
 def test_the_clock_is_set_by_a_day(vm: Vm, alice: Place) -> None:
     """Back, and forward again while jobs run."""
-    running = alice.start("--cpus", "0", "-c", f"touch up1; {WAITS}")
-    told = alice.start("--cpus", "0", "--grace", "1h", "-c", TRAPS, count=2)
-    limited = alice.start("--cpus", "0", "-t", "30s", "-c", "touch up3; exec sleep 1000", count=3)
-    eats = f"touch up4; until [ -e eat ]; do sleep 0.1; done; exec {EAT}"
-    hungry = alice.start("--cpus", "0", "--memory", "100M", "-c", eats, count=4)
-    asked_after = alice.start("--cpus", "0", "-c", "touch up5; exec sleep 1000", count=5)
+    eats = f"touch up3; until [ -e go ]; do sleep 0.1; done; exec {EAT}"
+    specs = [
+        {"shell": f"touch up1; {WAITS}"},
+        {"shell": TRAPS, "grace": 3600},
+        {"shell": eats, "memory": 100 << 20},
+        {"shell": "touch up4; exec sleep 1000"},
+        {"shell": "touch up5; exec sleep 1000", "time": 30},
+    ]
+    jobs = alice.submit_many([{**spec, "cpus": 0} for spec in specs])
+    running, told, hungry, asked_after, limited = jobs
+    alice.until("[ -e up1 -a -e up2 -a -e up3 -a -e up4 -a -e up5 ]", timeout=60)
     alice.run("cancel", str(told))
     alice.until("[ -e told ]")
     vm.run(["date", "-s", "-1 day"])
     try:
-        for job in (running, told, hungry, asked_after):
-            assert alice.show(job)["status"] == "RUNNING", alice.show(job)
+        seen = alice.jobs("-s").values()
+        assert {view["status"] for view in seen} == {"RUNNING"}, seen
         alice.run("cancel", str(asked_after))
-        alice.shell("touch go eat")
-        assert alice.wait(told, asked_after) == 103
-        assert alice.wait(running) == 0
-        assert alice.wait(limited, timeout=120) == 100
-        assert alice.show(limited)["reason_code"] == "time-limit"
-        assert alice.wait(hungry, timeout=120) == 100
-        assert "the kernel killed 'python3'" in alice.show(hungry)["reason"], alice.show(hungry)
-        for view in alice.jobs(f"{running}-{asked_after}").values():
-            assert view["submitted_at"] <= view["ended_at"], view
+        alice.shell("touch go")
+        # The worst of them.
+        assert alice.wait(*jobs, timeout=120) == 100
+        ended = alice.jobs(f"{running}-{limited}")
+        reasons = {job: (view["status"], view["reason_code"]) for job, view in ended.items()}
+        assert reasons == {
+            running: ("SUCCEEDED", None),
+            told: ("CANCELLED", "cancelled"),
+            hungry: ("FAILED_DRIVER", "oom"),
+            asked_after: ("CANCELLED", "cancelled"),
+            limited: ("FAILED", "time-limit"),
+        }
+        assert "the kernel killed 'python3'" in ended[hungry]["reason"], ended[hungry]
+        assert all(view["submitted_at"] <= view["ended_at"] for view in ended.values()), ended
         assert not re.search(r"\s-\d", alice.run("queue").stdout.decode())
         # A daemon that comes now finds all as it is.
         vm.run(["systemctl", "restart", DAEMON])
@@ -61,19 +69,19 @@ def test_the_clock_is_set_by_a_day(vm: Vm, alice: Place) -> None:
     assert alice.wait(stays) == 103
 
 
-def test_the_machine_stands_still_for_a_while(vm: Vm, alice: Place) -> None:
-    """As a paused or migrated machine does: its emulator is stopped."""
-    limited = alice.start("--cpus", "0", "-t", "25s", "-c", "touch up1; exec sleep 1000")
-    ends = alice.start("--cpus", "0", "-c", "touch up2; sleep 5; exit 3", count=2)
-    os.kill(vm.state.init, signal.SIGSTOP)
-    with alice.node.spawn(["true"]) as done:
-        try:
-            with pytest.raises(subprocess.TimeoutExpired):
-                done.wait(10)
-        finally:
-            os.kill(vm.state.init, signal.SIGCONT)
-        assert done.wait(60) == 0
-    assert alice.wait(ends) == 100
-    assert alice.show(ends)["exit_code"] == 3
-    assert alice.wait(limited, timeout=150) == 100
-    assert alice.show(limited)["reason_code"] == "time-limit"
+LIMIT, ASLEEP = 20, 10
+SUSPEND = f"cd /sys/class/rtc/rtc0; echo 0 >wakealarm; echo +{ASLEEP} >wakealarm; echo mem >/sys/power/state"
+
+
+def test_the_machine_is_suspended(vm: Vm, alice: Place) -> None:
+    """To memory, and woken by its clock. That time counts for no limit; what runs goes on."""
+    ends = alice.submit("--cpus", "0", "-c", "sleep 10; exit 3")
+    limited = alice.start("--cpus", "0", "-t", f"{LIMIT}s", "-c", "touch up; exec sleep 1000")
+    vm.sh(SUSPEND, timeout=120)
+    assert alice.wait(ends, limited, timeout=120) == 100
+    assert "PM: suspend exit" in vm.sh("dmesg")
+    ended = alice.jobs(f"{ends}-{limited}")
+    assert (ended[ends]["status"], ended[ends]["exit_code"]) == ("FAILED", 3)
+    assert ended[limited]["reason_code"] == "time-limit"
+    began, end = (datetime.fromisoformat(ended[limited][name]) for name in ("started_at", "ended_at"))
+    assert (end - began).total_seconds() > LIMIT + ASLEEP - 1
