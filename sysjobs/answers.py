@@ -131,10 +131,11 @@ class Cancelled(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """Jobs by id, and how many older ones the limit left out."""
+    """Jobs by id, how many older ones the limit left out, and the ids of those whose records are damaged."""
 
     jobs: list[JobView]
     left_out: int
+    damaged: list[int]
 
 
 View = TypeVar("View", JobView, JobDetails, CancelResult)

@@ -138,7 +138,8 @@ class Client:
         )
         jobs = [job for reply in replies for job in self._views(JobView, reply.get("jobs"))]
         left_out = replies[-1].get("left_out")
-        return Listing(jobs, left_out if isinstance(left_out, int) else 0)
+        damaged = sorted(int(job_id) for reply in replies for job_id in reply.get("damaged") or ())
+        return Listing(jobs, left_out if isinstance(left_out, int) else 0, damaged)
 
     def show(self, job_id: int | str) -> JobDetails:
         """All that is known of one job."""

@@ -116,19 +116,30 @@ class Handlers:
         if ids is not None and not found:
             raise not_found(ids)
         if not call.more:
-            exchange.finish({"jobs": self._views(peer, found), "left_out": left_out})
+            exchange.finish(self._read(peer, found, self._hidden(wanted, found)) | {"left_out": left_out})
             return
         exchange.hold(len(found) * found.itemsize)
-        exchange.stream(self._chunks(peer, found, left_out))
+        last = self._read(peer, (), self._hidden(wanted, found)) | {"left_out": left_out}
+        exchange.stream(self._chunks(peer, found, last))
 
-    def _chunks(self, peer: Peer, ids: Sequence[int], left_out: int) -> Iterator[dict[str, object]]:
+    def _chunks(self, peer: Peer, ids: Sequence[int], last: dict[str, object]) -> Iterator[dict[str, object]]:
         """Read as they are sent: there may be a million, and a client that takes its time."""
         for start in range(0, len(ids), CHUNK):
-            yield {"jobs": self._views(peer, ids[start : start + CHUNK])}
-        yield {"jobs": [], "left_out": left_out}
+            yield self._read(peer, ids[start : start + CHUNK])
+        yield last
 
-    def _views(self, peer: Peer, ids: Iterable[int]) -> list[dict[str, object]]:
-        return [self._view(peer, job) for job in self.store.get_all(ids)]
+    def _read(self, peer: Peer, ids: Iterable[int], hidden: Sequence[int] = ()) -> dict[str, object]:
+        jobs, damaged = self.store.get_all(ids)
+        damaged += hidden
+        return {"jobs": [self._view(peer, job) for job in jobs]} | ({"damaged": damaged} if damaged else {})
+
+    def _hidden(self, wanted: Filter, found: Sequence[int]) -> list[int]:
+        """Jobs whose units are there, and which only a status that can't be read keeps from being found."""
+        if wanted.statuses is None or wanted.ids is not None:
+            return []
+        units = [range(job_id, job_id + 1) for job_id in self.queue.strangers]
+        _, damaged = self.store.get_all(self.store.find_ids(Filter(uid=wanted.uid, ids=units))[0])
+        return [job_id for job_id in damaged if job_id not in found]
 
     def show(self, exchange: Exchange, call: Call) -> None:
         params = Params(call.parameters, frozenset(("id",)))
@@ -279,7 +290,8 @@ class Handlers:
             return [self._job(ids[0])]
         # The queue's memory may be ahead of the last commit.
         live = {job_id: job for job_id in ids if (job := self.queue.jobs.get(job_id))}
-        stored = {job.id: job for job in self.store.get_all(job_id for job_id in ids if job_id not in live)}
+        jobs, _ = self.store.get_all(job_id for job_id in ids if job_id not in live)
+        stored = {job.id: job for job in jobs}
         # Of a range, those whose records are damaged are left out.
         return [job for job_id in ids if (job := live.get(job_id) or stored.get(job_id))]
 

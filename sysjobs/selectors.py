@@ -48,6 +48,13 @@ def ranges(ids: Sequence[int]) -> str:
     return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
 
 
+def damaged_records(ids: Sequence[int]) -> str:
+    """What to say of jobs that the database has and that can't be read: the beginning of a sentence."""
+    if len(ids) == 1:
+        return f"The record of job {ids[0]} is damaged"
+    return f"The records of jobs {ranges(ids)} are damaged"
+
+
 def nothing_found(text: str) -> str:
     """The sentence for a text that `parse_selector` understands and that no job answers to."""
     shown = text if len(text) <= 80 else f"{text[:80]}…"

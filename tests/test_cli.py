@@ -196,7 +196,7 @@ def test_queue_prints(daemon: Daemon, capsys: pytest.CaptureFixture[str]) -> Non
     daemon.jobs[43] = job(
         id=43, name="a\x1b[2Jb", status="FAILED", reason="exit code\n3", memory=4 << 30, **ENDED
     )
-    daemon.reply = {"left_out": 2}
+    daemon.reply = {"left_out": 2, "damaged": [9, 7, 8]}
     assert run(["queue"]) == 0
     out, err = capsys.readouterr()
     header, first, second = out.splitlines()
@@ -207,6 +207,7 @@ def test_queue_prints(daemon: Daemon, capsys: pytest.CaptureFixture[str]) -> Non
     assert "cpus=0.5,memory=4G" in second
     assert second.endswith("exit code\\n3")
     assert "2 older jobs" in err
+    assert "sysjobs: The records of jobs 7-9 are damaged, and left out; " in err
 
 
 def test_queue_json(daemon: Daemon, capsys: pytest.CaptureFixture[str]) -> None:

@@ -241,15 +241,16 @@ def test_too_big_is_not_sent(path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_list_joins_replies(path: Path) -> None:
     def answer(peer: Peer, _: dict[str, Any]) -> None:
-        peer.reply(continues=True, jobs=[job(id=1), job(id=2)])
-        peer.reply(jobs=[job(id=3)], left_out=7)
+        peer.reply(continues=True, jobs=[job(id=1), job(id=2)], damaged=[5, 6])
+        peer.reply(jobs=[job(id=3)], left_out=7, damaged=[4])
 
     with Server(path, answer) as server, Client(server.path) as client:
-        jobs, left_out = client.list(statuses=["RUNNING"])
+        jobs, left_out, damaged = client.list(statuses=["RUNNING"])
         assert server.calls[0]["more"] is True
         assert server.calls[0]["parameters"]["statuses"] == ["RUNNING"]
     assert [each.id for each in jobs] == [1, 2, 3]
     assert left_out == 7
+    assert damaged == [4, 5, 6]
 
 
 def test_list_starts_over_when_lost(path: Path) -> None:

@@ -69,6 +69,12 @@ def test_one_bad_row_spoils_nothing_else(node: Node, alice: Place) -> None:
         assert done.returncode in (1, 102), command
         assert said in done.stderr.decode(), command
         assert f"Its unit, sysjobs-{bad}, and its logs are left alone." in done.stderr.decode()
+    # Also where the damage has made it match no more, for its unit is there.
+    for options in ([], ["-s"], ["-a", "--json"], ["--status", "running"], [f"{good}-{bad}"]):
+        done = alice.run("queue", *options)
+        assert f"The record of job {bad} is damaged, and left out; `sudo sysjobs".encode() in done.stderr
+        assert b"RUNNIMG" not in done.stdout + done.stderr
+    assert QueueOnNode(node, "bob").run("queue").stderr == b""
     assert list(alice.jobs("-s")) == [good]
     assert list(alice.jobs(f"{good}-{bad}")) == [good]
     assert alice.wait(new := alice.submit("true")) == 0

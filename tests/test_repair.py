@@ -89,7 +89,8 @@ def test_one_bad_row(path: Path, job_id: int, what: str, said: str) -> None:
         assert said in caught.value.message
         # The others are read, and it keeps its id.
         others = [number for number in range(1, JOBS + 1) if number != job_id]
-        assert [job.id for job in store.find(Filter())[0]] == others
+        jobs, damaged = store.get_all(range(1, JOBS + 1))
+        assert ([job.id for job in jobs], damaged) == (others, [job_id])
         unfinished = list(store.unfinished())
         bad = [each.job_id for each in unfinished if isinstance(each, RowDamaged)]
         assert bad in ([], [job_id])
@@ -276,6 +277,20 @@ def test_a_damaged_page_of_a_job_is_its_own_misfortune(path: Path) -> None:
             except RowDamaged as error:
                 damaged.append(error)
         assert 0 < len(damaged) < len(ids) == JOBS
+
+
+def test_a_damaged_page_is_the_misfortune_of_its_jobs(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    page = sorted(leaves(data))[5]
+    data[page * PAGE : (page + 1) * PAGE] = b"\xff" * PAGE
+    before = saved(path)
+    path.write_bytes(data)
+    with closing(Store(path)) as store:
+        jobs, damaged = store.get_all(before)
+        assert {job.id: job for job in jobs} == {
+            job_id: job for job_id, job in before.items() if job_id not in damaged
+        }
+        assert 0 < len(damaged) < 20
 
 
 def test_a_check_leaves_what_is_to_be_committed_alone(path: Path) -> None:

@@ -8,6 +8,7 @@ from sysjobs.answers import JobView
 from sysjobs.cli.output import ago, duration, emit, emit_json_list, job_json, note, printable, resources
 from sysjobs.client import Client
 from sysjobs.jobs import Status
+from sysjobs.selectors import damaged_records
 
 COLUMNS = ("ID", "NAME", "USER", "SUBMITTED", "STARTED", "DURATION", "RESOURCES", "STATUS", "LOG")
 
@@ -46,7 +47,7 @@ def queue(
       sysjobs queue 3-9
     """
     with Client(socket) as client:
-        jobs, left_out = client.list(
+        jobs, left_out, damaged = client.list(
             ids or None,
             all_users=all_users or bool(ids),
             statuses=statuses or None,
@@ -59,6 +60,8 @@ def queue(
         emit(table(jobs))
     if left_out:
         note(f"{left_out} older jobs are left out; --limit 0 shows all.")
+    if damaged:
+        note(f"{damaged_records(damaged)}, and left out; `sudo sysjobs doctor` says what to do.")
 
 
 def table(jobs: list[JobView], now: int | None = None) -> str:

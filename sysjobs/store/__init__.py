@@ -188,7 +188,7 @@ class Store:
     def find(self, wanted: Filter) -> tuple[list[Job], int]:
         """The jobs in order of their ids, and how many older ones the limit leaves out."""
         ids, left_out = self.find_ids(wanted)
-        return self.get_all(ids), left_out
+        return self.get_all(ids)[0], left_out
 
     def find_ids(self, wanted: Filter) -> tuple[array[int], int]:
         """The same, without reading the jobs."""
@@ -206,10 +206,24 @@ class Store:
             left_out = count - len(ids)
         return ids, left_out
 
-    def get_all(self, ids: Iterable[int]) -> list[Job]:
-        """The jobs that have these ids, in order of them, without those whose rows are damaged."""
-        found = self._db.execute(_SQL["jobs"], {"ids": json.dumps([*ids])})
-        return [job for job in self._read(found) if isinstance(job, Job)]
+    def get_all(self, ids: Iterable[int]) -> tuple[list[Job], list[int]]:
+        """The jobs that have these ids, in order of them, and the ids of those whose rows are damaged."""
+        wanted = [*ids]
+        try:
+            found = [*self._read(self._db.execute(_SQL["jobs"], {"ids": json.dumps(wanted)}))]
+        except sqlite3.OperationalError:
+            raise
+        except sqlite3.DatabaseError:
+            # The page that is damaged has few of them; the others are read one by one.
+            found = [each for job_id in sorted(wanted) if (each := self._get(job_id)) is not None]
+        jobs = [each for each in found if isinstance(each, Job)]
+        return jobs, [each.job_id for each in found if isinstance(each, RowDamaged)]
+
+    def _get(self, job_id: int) -> Job | RowDamaged | None:
+        try:
+            return self.get(job_id)
+        except RowDamaged as error:
+            return error
 
 
 def _source(wanted: Filter) -> tuple[str, list[object]]:
