@@ -14,7 +14,7 @@ from sysjobs.ports import RowRefused, Storage, StorageFailed, storage_refusal
 log = logging.getLogger(__name__)
 
 Reply = Callable[[SysjobsError | None], None]
-Effect = Callable[[], None]
+Effect = Callable[[], object]
 
 
 class Batch:

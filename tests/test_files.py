@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from sysjobs.engine import StartFailed
+from sysjobs.engine import StartFailed, Swept
 from sysjobs.engine.files import JobFiles
 from sysjobs.engine.script import Traces
 from sysjobs.jobs import Job
@@ -208,5 +208,18 @@ def test_sweep_leaves_what_is_wanted(tmp_path: Path) -> None:
     for name in ("1", "2", "3", "other"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "1.run").touch()
-    JobFiles(tmp_path, tmp_path).sweep(lambda job_id: job_id == 3)
+    swept = JobFiles(tmp_path, tmp_path).sweep(lambda job_id: job_id == 3)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["3", "other"]
+    assert swept == Swept(removed=(1, 2))
+
+
+def test_what_can_not_be_swept_keeps_nothing_else(tmp_path: Path) -> None:
+    for number in range(1, 30):
+        (tmp_path / str(number)).mkdir()
+    for number in (7, 8):
+        (tmp_path / str(number) / "of somebody").mkdir()
+    for name in ("31", "32"):
+        (tmp_path / name).touch()
+    swept = JobFiles(tmp_path, tmp_path).sweep(lambda job_id: job_id in (8, 32))
+    assert swept == Swept(tuple({*range(1, 30)} - {7, 8}), left=(7, 31))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["31", "32", "7", "8"]

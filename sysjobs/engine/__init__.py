@@ -35,6 +35,14 @@ class Observation:
     outcome: Outcome | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """Ids of jobs that are gone: those that something was removed of, and those that something is left of."""
+
+    removed: tuple[int, ...] = ()
+    left: tuple[int, ...] = ()
+
+
 class StartResult(Enum):
     STARTED = "started"
     EXISTS = "exists"
@@ -137,7 +145,7 @@ class Engine(Protocol):
     def clean(self, job: Job) -> None:
         """Remove what was made for the job's start. Its logs stay."""
 
-    def sweep(self, jobs: Container[int]) -> None:
+    def sweep(self, jobs: Container[int]) -> Swept:
         """Clean up after all jobs but these, and but those that it still holds something of."""
 
     def note_shutdown(self) -> None:

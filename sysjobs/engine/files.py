@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from sysjobs.engine import ConnectionLost, StartFailed, StartPostponed
+from sysjobs.engine import ConnectionLost, StartFailed, StartPostponed, Swept
 from sysjobs.engine.script import STEPS, Files, Traces, run_script, setup_script
 from sysjobs.jobs import Job, Reason
 from sysjobs.payload import Payload
@@ -176,17 +176,23 @@ class JobFiles:
                 path.unlink()
             directory.rmdir()
 
-    def sweep(self, wanted: Callable[[int], bool]) -> None:
+    def sweep(self, wanted: Callable[[int], bool]) -> Swept:
         """Remove the directories of jobs that nobody wants any more, as a crash can leave them."""
         self._sizes.clear()
         self._held.clear()
+        removed: list[int] = []
+        left: list[int] = []
         for directory in self._directories():
             job_id = int(directory.name)
+            # Somebody may have put there what isn't of ours; one that can't be removed keeps no other.
+            with suppress(OSError):
+                if wanted(job_id):
+                    self._count(job_id, *_scripts_in(directory))
+                else:
+                    self._remove(job_id)
             if not wanted(job_id):
-                self._remove(job_id)
-                continue
-            with suppress(PermissionError):
-                self._count(job_id, *_scripts_in(directory))
+                (left if os.path.lexists(directory) else removed).append(job_id)
+        return Swept(tuple(sorted(removed)), tuple(sorted(left)))
 
     def _directories(self) -> Iterator[Path]:
         for directory in Path(self._scripts).iterdir():

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from sysjobs.engine import ConnectionLost, Observation, StartFailed, StartPostponed, StartResult
+from sysjobs.engine import ConnectionLost, Observation, StartFailed, StartPostponed, StartResult, Swept
 from sysjobs.engine.boot import leave_note, read_boot
 from sysjobs.engine.bus import Bus, CallFailed, Knock
 from sysjobs.engine.cgroups import EmptyWatch, children, controllers, is_populated
@@ -209,9 +209,9 @@ class Systemd:
         with suppress(OSError):
             self._files.clean(job)
 
-    def sweep(self, jobs: Container[int]) -> None:
+    def sweep(self, jobs: Container[int]) -> Swept:
         loaded = self._loaded()
-        self._files.sweep(lambda job_id: job_id in jobs or job_id in loaded)
+        return self._files.sweep(lambda job_id: job_id in jobs or job_id in loaded)
 
     def _ask(self, method: str, signature: str, *values: object) -> bool:
         """A call that asks for an end state: where it fails, a later look at the unit asks again."""
