@@ -189,7 +189,9 @@ class Queue:
     def check(self) -> None:
         """Compare every job that was launched with what the engine has."""
         launched = [job for job in self.jobs.values() if job.status is not Status.PENDING]
-        for seen in self._engine.observe_all(launched):
+        found = self._engine.observe_all(launched)
+        self.strangers &= {seen.job_id for seen in found}
+        for seen in found:
             self.observed(seen)
 
     def observed(self, seen: Observation) -> None:

@@ -98,6 +98,11 @@ def test_one_bad_row_spoils_nothing_else(node: Node, alice: Place) -> None:
     assert alice.show(good)["status"] == "CANCELLED"
     assert alice.run("show", str(bad), check=False).stderr.startswith(b"sysjobs: There is no job")
     assert unit(node, bad, "InvocationID") == invocation
+    # What is done as the doctor says is seen.
+    assert f"warning  units     sysjobs-{bad}.service".encode() in node.run(["sysjobs", "doctor"]).stdout
+    node.run(["systemctl", "stop", f"sysjobs-{bad}"])
+    node.run(["systemctl", "reload", DAEMON])
+    node.wait_for("sysjobs doctor | grep '^ok       units '")
 
 
 @pytest.mark.usefixtures("forgetful")
