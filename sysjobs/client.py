@@ -177,7 +177,10 @@ class Client:
         return Cancelled([*self._views(CancelResult, reply.get("results"))], missing)
 
     def check(self) -> tuple[dict[str, str], ...]:
-        """What the daemon finds wrong with the node: subject, level (ok, warning, problem), text, advice."""
+        """What the daemon finds wrong with the node: subject, level, text, advice.
+
+        A level is ok, mended (just now, which is done for root), warning or problem.
+        """
         found = self._call("Check", {})[-1].get("findings")
         return tuple({str(key): str(value) for key, value in each.items()} for each in found or ())
 

@@ -25,7 +25,7 @@ from sysjobs.engine.files import JobFiles
 from sysjobs.engine.systemd import Systemd
 from sysjobs.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, SysjobsError
 from sysjobs.handlers import Handlers
-from sysjobs.jobs import Reason
+from sysjobs.jobs import Job, Reason
 from sysjobs.listener import Listener
 from sysjobs.ports import StorageFailed
 from sysjobs.queue import Queue
@@ -83,7 +83,7 @@ class Daemon:
         self._room = FileSystems(paths.database, paths.logs, paths.scripts)
         self._queue = Queue(self._store, self._engine, capacity(settings), clock, self._wake, self._room)
         self._handlers = Handlers(
-            self._queue, self._store, self._engine, files, settings, clock, paths, self._room
+            self._queue, self._store, self._engine, files, settings, clock, paths, self._room, self._look
         )
         self.server = Server(self._handlers.table() | introspection.HANDLERS, self._queue.after_commit)
 
@@ -216,10 +216,11 @@ class Daemon:
         self._loop.call_later(CHECK_EVERY, self._check)
         self._look()
 
-    def _look(self) -> None:
-        """See whether all is as the signals said."""
+    def _look(self, tell: Callable[[Job], None] = lambda job: None) -> None:
+        """See whether all is as the signals said; `tell` of the jobs with which it wasn't."""
+        self._take_events()
         if self._queue.online:
-            self._guarded(self._queue.check)
+            self._guarded(lambda: self._queue.check(tell))
         # And whether our files are still there, after the next commit.
         self._wake()
         self._tell_status()

@@ -2,33 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
 
-from sysjobs.engine import Engine
+from sysjobs.engine import Engine, Swept
 from sysjobs.errors import SysjobsError
+from sysjobs.jobs import Job
+from sysjobs.ports import RowDamaged
 from sysjobs.queue import Queue
 from sysjobs.room import FileSystems
-from sysjobs.store import Store
+from sysjobs.selectors import damaged_records, ranges
+from sysjobs.store import Filter, Store
 
 Finding = dict[str, str]
 
+Look = Callable[[Callable[[Job], None]], None]
+"""Has all units looked at, and tells of jobs that were found to be otherwise than was thought."""
+
+RECORDS = 100_000
+"""The newest so many are read: a client waits a minute for its answer."""
+
+AT_ONCE = 100
+"""Records that are read before others are served again."""
+
+_REPAIR = "Run `systemctl stop sysjobsd.socket sysjobsd`, `sysjobsd --repair`, and start both again."
+
 
 def finding(subject: str, level: str, text: str, advice: str = "") -> Finding:
-    """`level` is ok, warning or problem."""
+    """`level` is ok, mended, warning or problem."""
     found = {"subject": subject, "level": level, "text": text}
     return found | ({"advice": advice} if advice else {})
 
 
 def findings(
-    queue: Queue,
-    store: Store,
-    engine: Engine,
-    room: FileSystems,
-    bad_settings: SysjobsError | None,
-    *,
-    root: bool,
+    queue: Queue, engine: Engine, room: FileSystems, bad_settings: SysjobsError | None, checkup: Checkup
 ) -> Iterator[Finding]:
-    """`root` has the database checked too, which takes its time."""
     running, waiting = queue.counts()
     yield finding("daemon", "ok", f"sysjobsd answers: {running} running, {waiting} waiting.")
     if queue.online:
@@ -55,11 +64,7 @@ def findings(
         )
     yield from room.findings()
     yield from _units(queue)
-    yield (
-        _database(store)
-        if root
-        else finding("database", "ok", "Not looked at: root alone can have it checked.")
-    )
+    yield from checkup.findings()
 
 
 def _units(queue: Queue) -> Iterator[Finding]:
@@ -74,12 +79,94 @@ def _units(queue: Queue) -> Iterator[Finding]:
         )
 
 
-def _database(store: Store) -> Finding:
-    try:
-        said = store.check()
-    except store.failure as error:
-        said = str(error)
-    if said is None:
-        return finding("database", "ok", "The database is whole.")
-    advice = "Run `systemctl stop sysjobsd.socket sysjobsd`, `sysjobsd --repair`, and start both again."
-    return finding("database", "problem", f"The database is damaged: {said}.", advice)
+class Checkup:
+    """What root may ask for: to have everything looked at, and mended what a start of the daemon would mend.
+
+    `goes_on` does it piece by piece, with others served in between; `findings` says what came of it.
+    """
+
+    def __init__(self, queue: Queue, store: Store, look: Look, scripts: Path) -> None:
+        self._queue = queue
+        self._store = store
+        self._look = look
+        self._scripts = scripts
+        self._missed: list[Job] = []
+        self._swept: list[Swept] = []
+        self._damaged: list[int] = []
+        self._unread = 0
+        self._reading = self._read()
+        self._begun = False
+
+    def begin(self) -> None:
+        """Look at all units, and have what is left of jobs removed with the next commit."""
+        self._begun = True
+        self._look(self._missed.append)
+        if self._queue.online:
+            self._queue.sweep(self._swept.append)
+
+    def goes_on(self) -> bool:
+        """Do some more; whether there was more to do."""
+        return self._begun and next(self._reading, False)
+
+    def _read(self) -> Iterator[bool]:
+        # What is wrong with more than single records, the check of the whole database will say.
+        with suppress(self._store.failure):
+            ids, self._unread = self._store.find_ids(Filter(limit=RECORDS))
+            yield True
+            for start in range(0, len(ids), AT_ONCE):
+                jobs, damaged = self._store.get_all(ids[start : start + AT_ONCE])
+                self._damaged += sorted(damaged + [job.id for job in jobs if not self._can_run(job)])
+                yield True
+
+    def _can_run(self, job: Job) -> bool:
+        try:
+            return job.status.terminal or bool(self._store.payload(job.id))
+        except RowDamaged:
+            return False
+
+    def findings(self) -> Iterator[Finding]:
+        if not self._begun:
+            yield finding("database", "ok", "Not looked at: root alone can have it checked.")
+            return
+        yield from self._mended()
+        yield from self._database()
+
+    def _mended(self) -> Iterator[Finding]:
+        for job in self._missed[:20]:
+            text = f"Job {job.id} is {job.status}, which no signal had told; now it is recorded."
+            yield finding("jobs", "mended", text)
+        removed = [job_id for swept in self._swept for job_id in swept.removed]
+        if removed:
+            text = f"What was left of jobs {ranges(removed)} in {self._scripts} was removed."
+            yield finding("leftovers", "mended", text)
+        left = [job_id for swept in self._swept for job_id in swept.left]
+        if left:
+            yield finding(
+                "leftovers",
+                "warning",
+                f"What is left of jobs {ranges(left)} in {self._scripts} can't be removed by sysjobsd.",
+                "It belongs to no job that is there; root can remove it.",
+            )
+        if not self._swept:
+            yield finding(
+                "leftovers",
+                "warning",
+                "Not looked at: sysjobsd couldn't.",
+                "`journalctl -u sysjobsd` says why.",
+            )
+        elif not removed + left:
+            yield finding("leftovers", "ok", "Nothing is left of jobs that are gone.")
+
+    def _database(self) -> Iterator[Finding]:
+        try:
+            said = self._store.check()
+        except self._store.failure as error:
+            said = str(error)
+        if said is not None:
+            yield finding("database", "problem", f"The database is damaged: {said}.", _REPAIR)
+        if self._damaged:
+            text = f"{damaged_records(self._damaged)}. Units and logs are left alone."
+            yield finding("database", "problem", text, f"{_REPAIR} That sets them aside.")
+        if said is None and not self._damaged:
+            older = f" Of its records the oldest {self._unread} were not read." if self._unread else ""
+            yield finding("database", "ok", f"The database is whole.{older}")

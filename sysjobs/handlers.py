@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sysjobs.capacity import capacity
 from sysjobs.config import Paths, Settings, read_settings
-from sysjobs.doctor import findings
+from sysjobs.doctor import Checkup, Look, findings
 from sysjobs.engine import Engine
 from sysjobs.engine.files import JobFiles
 from sysjobs.errors import Denied, Refused, SysjobsError
@@ -51,6 +51,7 @@ class Handlers:
     clock: Clock
     paths: Paths
     room: FileSystems
+    look: Look
 
     def table(self) -> dict[str, Callable[[Exchange, Call], None]]:
         methods = {
@@ -266,8 +267,19 @@ class Handlers:
             capacity(read_settings(self.paths.settings))
         except SysjobsError as error:
             wrong = error
-        found = findings(self.queue, self.store, self.engine, self.room, wrong, root=exchange.peer.is_root)
-        exchange.finish({"findings": list(found)})
+        checkup = Checkup(self.queue, self.store, self.look, self.paths.scripts)
+
+        def news() -> News:
+            """For root it takes its time: one piece of it in each turn."""
+            if checkup.goes_on():
+                exchange.pump()
+                return None, False
+            found = findings(self.queue, self.engine, self.room, wrong, checkup)
+            return {"findings": list(found)}, True
+
+        if exchange.peer.is_root:
+            checkup.begin()
+        exchange.follow(news)
 
     def _view(self, peer: Peer, job: Job) -> dict[str, object]:
         log = self.files.log(job) if peer.may_read(job.uid) else None

@@ -10,11 +10,10 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from sysjobs.batch import Batch, Effect, Reply
-from sysjobs.engine import Engine, Observation, StartFailed, StartPostponed, StartResult
-from sysjobs.holdings import Holdings
+from sysjobs.engine import Engine, Observation, StartFailed, StartPostponed, StartResult, Swept
+from sysjobs.holdings import Holdings, Remains
 from sysjobs.jobs import (
     Cancellation,
     CancelRequested,
@@ -45,14 +44,6 @@ RECHECK = 1_000_000
 
 IDLE = 10_000_000
 """Microseconds that the slices of a user without jobs stay."""
-
-
-@dataclass(slots=True)
-class _Remains:
-    """What an ended job still has: whether its unit was let go, and when its last processes are killed."""
-
-    releasing: bool = False
-    kill_at: int | None = None
 
 
 class Queue:
@@ -87,7 +78,7 @@ class Queue:
         self.jobs: dict[int, Job] = {}
         self._waiting.clear()
         self._holdings = Holdings(self._holdings.capacity)
-        self._remains: dict[int, _Remains] = {}
+        self._remains: dict[int, Remains] = {}
         self._batch = Batch()
 
     # Requests
@@ -177,22 +168,33 @@ class Queue:
             if remains.kill_at is not None:
                 self._timers.at(remains.kill_at, job_id)
         self.check()
-        self._batch.effects.append(functools.partial(self._engine.sweep, self.jobs))
-        for uid in self._engine.users():
-            self._idle_users.at(self._clock.monotonic() + IDLE, uid)
+        self.sweep()
         for job in self.jobs.values():
             self._set_timers(job)
             if job.ending:
                 self._when_written(job, functools.partial(self._engine.terminate, job))
         self.tick()
 
-    def check(self) -> None:
-        """Compare every job that was launched with what the engine has."""
+    def check(self, tell: Callable[[Job], None] = lambda job: None) -> None:
+        """Compare every job that was launched with what the engine has; `tell` of those that were behind."""
         launched = [job for job in self.jobs.values() if job.status is not Status.PENDING]
         found = self._engine.observe_all(launched)
         self.strangers &= {seen.job_id for seen in found}
         for seen in found:
             self.observed(seen)
+        for job in launched:
+            if (now := self._batch.changed.get(job.id, job)).status is not job.status:
+                tell(now)
+
+    def sweep(self, tell: Callable[[Swept], None] = lambda swept: None) -> None:
+        """Remove what is left of jobs that are gone, once that is written; `tell` of it."""
+        # What a job left is needed until its outcome is on disk, and some may have ended since.
+        self._batch.effects.append(
+            lambda: tell(self._engine.sweep(self.jobs.keys() | self._batch.changed.keys()))
+        )
+        for uid in self._engine.users():
+            self._idle_users.at(self._clock.monotonic() + IDLE, uid)
+        self._wake()
 
     def observed(self, seen: Observation) -> None:
         """Take in what the engine saw of a job."""
@@ -280,7 +282,7 @@ class Queue:
 
     def _settle(self, before: Job, job: Job, seen: Observation) -> None:
         """Give back and let go of what an ended job still has."""
-        remains = self._remains.setdefault(job.id, _Remains())
+        remains = self._remains.setdefault(job.id, Remains())
         if seen.empty:
             self._give_back(job)
         if not seen.held:
@@ -303,7 +305,7 @@ class Queue:
 
     def _tend(self, job: Job, now: int) -> None:
         """See to an ended job whose processes or unit are still there."""
-        remains = self._remains.get(job.id, _Remains())
+        remains = self._remains.get(job.id, Remains())
         if not remains.releasing and remains.kill_at is not None and remains.kill_at <= now:
             remains.releasing = True
             self._batch.effects.append(functools.partial(self._engine.kill, job))

@@ -212,6 +212,7 @@ def make_handlers() -> Handlers:
         clock=nothing,
         paths=nothing,
         room=nothing,
+        look=nothing,
     )
 
 

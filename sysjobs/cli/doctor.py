@@ -15,7 +15,9 @@ from sysjobs.errors import EXIT_FAILED, EXIT_OK, Unreachable
 def doctor(socket: str | None, as_json: bool) -> int:
     """Tell what this node can't do and what is wrong with it, and what to do about that.
 
-    Exits with 1 if there is a problem. As root it checks the database too.
+    Exits with 1 if there is a problem. As root it checks the database too, its newest 100,000
+    records one by one, and has sysjobsd look at all units again and remove start scripts of jobs that are
+    gone: what that changes is called "mended". Units, logs and damaged records are left alone.
 
     \b
     Example:
