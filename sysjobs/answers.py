@@ -124,10 +124,12 @@ class CancelResult:
 
 
 class Cancelled(NamedTuple):
-    """What became of the jobs that were meant, and those of the ids that mean none."""
+    """What became of the jobs that were meant, those of the ids that mean none, and the ids of jobs whose
+    records are damaged."""
 
     results: list[CancelResult]
     missing: list[str]
+    damaged: list[int]
 
 
 class Listing(NamedTuple):

@@ -138,8 +138,7 @@ class Client:
         )
         jobs = [job for reply in replies for job in self._views(JobView, reply.get("jobs"))]
         left_out = replies[-1].get("left_out")
-        damaged = sorted(int(job_id) for reply in replies for job_id in reply.get("damaged") or ())
-        return Listing(jobs, left_out if isinstance(left_out, int) else 0, damaged)
+        return Listing(jobs, left_out if isinstance(left_out, int) else 0, _damaged(replies))
 
     def show(self, job_id: int | str) -> JobDetails:
         """All that is known of one job."""
@@ -174,7 +173,7 @@ class Client:
             },
         )[-1]
         missing = [str(text) for text in reply.get("missing") or ()]
-        return Cancelled([*self._views(CancelResult, reply.get("results"))], missing)
+        return Cancelled([*self._views(CancelResult, reply.get("results"))], missing, _damaged([reply]))
 
     def check(self) -> tuple[dict[str, str], ...]:
         """What the daemon finds wrong with the node: subject, level, text, advice.
@@ -244,7 +243,8 @@ class Client:
             if text.replace("-", "", 1).isdecimal():
                 resolved.append(text)
             else:
-                resolved += [str(job.id) for job in self.list([text], limit=0).jobs]
+                found = self.list([text], limit=0)
+                resolved += [str(job_id) for job_id in [*(job.id for job in found.jobs), *found.damaged]]
         return resolved
 
     def _call(self, method: str, values: Mapping[str, object], *, more: bool = False) -> Replies:
@@ -330,6 +330,10 @@ def _request(method: str, values: Mapping[str, object], *, more: bool) -> bytes:
     if more:
         call["more"] = True
     return encode(call)
+
+
+def _damaged(replies: Replies) -> list[int]:
+    return sorted(int(job_id) for reply in replies for job_id in reply.get("damaged") or ())
 
 
 def _described(daemon: str) -> str:

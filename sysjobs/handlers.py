@@ -194,17 +194,17 @@ class Handlers:
                     "Give smaller ranges.",
                     code="too-many",
                 )
-            jobs = self._jobs(chosen)
+            jobs, damaged = self._jobs(chosen)
         else:
             jobs = [
                 job
                 for job in self.queue.jobs.values()
                 if (everybodys or job.uid == peer.uid) and not job.status.terminal
             ]
-            missing = []
+            missing, damaged = [], []
         # In one go: what some of them leave free must not start the others.
         results = [self._cancel_one(peer, job, reason, seconds) for job in jobs]
-        exchange.finish({"results": results, "missing": missing})
+        exchange.finish({"results": results, "missing": missing} | ({"damaged": damaged} if damaged else {}))
 
     def _cancel_one(self, peer: Peer, job: Job, reason: str, grace: float | None) -> dict[str, object]:
         if job.status.terminal:
@@ -235,7 +235,8 @@ class Handlers:
                 "Watch fewer, with `more`.",
                 code="too-many",
             )
-        watched = [job.id for job in self._jobs(watched)]
+        jobs, damaged = self._jobs(watched)
+        watched = [job.id for job in jobs]
         exchange.hold(len(watched) * WATCHED)
         # Of a job that changes faster than the client reads, it is told the last state only.
         untold = dict.fromkeys(watched)
@@ -244,12 +245,15 @@ class Handlers:
         def news() -> News:
             job_id = next(iter(untold), None)
             if job_id is None:
+                if damaged and not waiting:
+                    # Nobody knows how it ended, or that it has: not to be taken for a good end of all.
+                    self._job(damaged[0])
                 return None, False
             del untold[job_id]
             job = self._job(job_id)
             if job.status.terminal or not call.more:
                 waiting.discard(job_id)
-            return {"job": self._view(peer, job)}, not waiting
+            return {"job": self._view(peer, job)}, not (waiting or damaged)
 
         def changed(job: Job) -> None:
             untold[job.id] = None
@@ -297,15 +301,15 @@ class Handlers:
         """The jobs that are meant, and those of `ids` that mean none. Of a range, the caller's own."""
         return select(peer, ids, self.queue.jobs, self.store)
 
-    def _jobs(self, ids: Sequence[int]) -> list[Job]:
+    def _jobs(self, ids: Sequence[int]) -> tuple[list[Job], list[int]]:
+        """The jobs, and the ids of those whose records are damaged; for one alone that is an error."""
         if len(ids) == 1:
-            return [self._job(ids[0])]
+            return [self._job(ids[0])], []
         # The queue's memory may be ahead of the last commit.
         live = {job_id: job for job_id in ids if (job := self.queue.jobs.get(job_id))}
-        jobs, _ = self.store.get_all(job_id for job_id in ids if job_id not in live)
+        jobs, damaged = self.store.get_all(job_id for job_id in ids if job_id not in live)
         stored = {job.id: job for job in jobs}
-        # Of a range, those whose records are damaged are left out.
-        return [job for job_id in ids if (job := live.get(job_id) or stored.get(job_id))]
+        return [job for job_id in ids if (job := live.get(job_id) or stored.get(job_id))], damaged
 
     def _job(self, job_id: int) -> Job:
         job = self.queue.jobs.get(job_id) or self.store.get(job_id)

@@ -266,6 +266,15 @@ def test_cancel(
     assert len(err.splitlines()) == len(missing)
 
 
+def test_cancel_of_what_can_not_be_read(daemon: Daemon, capsys: pytest.CaptureFixture[str]) -> None:
+    result = {"id": 3, "name": "train", "status": "FAILED", "outcome": "ended"}
+    daemon.reply = {"results": [result], "missing": [], "damaged": [5, 4]}
+    assert run(["cancel", "3-9"]) == 1
+    out, err = capsys.readouterr()
+    assert out == "Job 3 (train) had ended before: FAILED.\n"
+    assert err.startswith("sysjobs: The records of jobs 4-5 are damaged, and left alone; ")
+
+
 def test_cancel_all(daemon: Daemon, capsys: pytest.CaptureFixture[str]) -> None:
     daemon.reply = {"results": [], "missing": []}
     assert run(["cancel", "--all"]) == 0

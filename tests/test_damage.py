@@ -57,10 +57,14 @@ def repair(node: Node) -> str:
 @pytest.mark.usefixtures("forgetful")
 def test_one_bad_row_spoils_nothing_else(node: Node, alice: Place) -> None:
     since = time.time()
+    old = alice.submit("true")
+    assert alice.wait(old) == 0
     good, bad = (alice.start("--cpus", "0", "-c", f"touch up{n}; sleep 1000", count=n) for n in (1, 2))
     invocation = unit(node, bad, "InvocationID")
     stop(node)
-    change = f"PRAGMA ignore_check_constraints = 1; UPDATE jobs SET status = 'RUNNIMG' WHERE id = {bad}"
+    change = (
+        f"PRAGMA ignore_check_constraints = 1; UPDATE jobs SET status = 'RUNNIMG' WHERE id IN ({old}, {bad})"
+    )
     node.run(["sqlite3", DATABASE, change])
     start(node)
     said = f"The record of job {bad} in the database is damaged: 'RUNNIMG' is not a valid Status."
@@ -70,24 +74,36 @@ def test_one_bad_row_spoils_nothing_else(node: Node, alice: Place) -> None:
         assert said in done.stderr.decode(), command
         assert f"Its unit, sysjobs-{bad}, and its logs are left alone." in done.stderr.decode()
     # Also where the damage has made it match no more, for its unit is there.
-    for options in ([], ["-s"], ["-a", "--json"], ["--status", "running"], [f"{good}-{bad}"]):
+    one, both = f"The record of job {bad} is damaged", f"The records of jobs {old}, {bad} are damaged"
+    for options, named in (
+        ([], both),
+        (["-a", "--json"], both),
+        (["-s"], one),
+        (["--status", "running"], one),
+        ([f"{good}-{bad}"], one),
+    ):
         done = alice.run("queue", *options)
-        assert f"The record of job {bad} is damaged, and left out; `sudo sysjobs".encode() in done.stderr
+        assert f"{named}, and left out; `sudo sysjobs doctor` says".encode() in done.stderr
         assert b"RUNNIMG" not in done.stdout + done.stderr
     assert QueueOnNode(node, "bob").run("queue").stderr == b""
     assert list(alice.jobs("-s")) == [good]
     assert list(alice.jobs(f"{good}-{bad}")) == [good]
-    assert alice.wait(new := alice.submit("true")) == 0
+    new = alice.submit("true")
     assert new > bad
-    assert alice.run("cancel", f"{good}-{bad}").stdout.count(b"\n") == 1
-    assert alice.wait(good) == 103
+    done = alice.run("cancel", f"{good}-{bad}", check=False)
+    assert (done.returncode, done.stdout.count(b"\n")) == (1, 1)
+    assert f"The record of job {bad} is damaged, and left alone; `sudo sysjobs".encode() in done.stderr
+    done = alice.run("wait", f"{good}-{new}", check=False)
+    assert (done.returncode, done.stdout.count(b"\n")) == (1, 2)
+    assert said in done.stderr.decode()
+    assert alice.wait(old, bad) == 1
     assert unit(node, bad, "InvocationID") == invocation
     assert unit(node, bad, "ActiveState") == "active"
     assert node.journal(DAEMON, since=since).count(said) == 1
     doctor = node.run(["sysjobs", "doctor"], check=False)
     assert doctor.returncode == 1
     assert b"problem  database  The database is damaged: CHECK constraint failed in jobs." in doctor.stdout
-    assert f"problem  database  The record of job {bad} is damaged.".encode() in doctor.stdout
+    assert f"problem  database  {both}.".encode() in doctor.stdout
     assert f"warning  units     sysjobs-{bad}.service is of a job".encode() in doctor.stdout
     done = node.run(["sysjobsd", "--repair"], check=False)
     assert (done.returncode, b"is in use by another process" in done.stderr) == (1, True)

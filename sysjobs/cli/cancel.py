@@ -8,7 +8,7 @@ from sysjobs.answers import CancelResult
 from sysjobs.cli.output import emit, note, printable
 from sysjobs.client import Client
 from sysjobs.errors import EXIT_FAILED, EXIT_OK
-from sysjobs.selectors import nothing_found
+from sysjobs.selectors import damaged_records, nothing_found
 
 
 @click.command()
@@ -28,7 +28,8 @@ def cancel(
 ) -> int:
     """Cancel jobs, and print what became of each: SIGTERM, some grace, then SIGKILL, to all their processes.
 
-    Exits with 1 if one isn't there or is somebody else's; one that had ended before is as wished.
+    Exits with 1 if one isn't there, can't be read, or is somebody else's; one that had ended before is as
+    wished.
 
     \b
     Example:
@@ -41,7 +42,7 @@ def cancel(
     if all_users and not all_jobs:
         raise click.UsageError("--all-users goes with --all.")
     with Client(socket) as client:
-        results, missing = client.cancel(
+        results, missing, damaged = client.cancel(
             ids or None, all_jobs=all_jobs, all_users=all_users, reason=reason, grace=grace
         )
     for result in results:
@@ -50,8 +51,10 @@ def cancel(
         emit("There is nothing to cancel.")
     for text in missing:
         note(nothing_found(text))
+    if damaged:
+        note(f"{damaged_records(damaged)}, and left alone; `sudo sysjobs doctor` says what to do.")
     denied = any(result.outcome == "denied" for result in results)
-    return EXIT_FAILED if denied or missing else EXIT_OK
+    return EXIT_FAILED if denied or missing or damaged else EXIT_OK
 
 
 def describe(result: CancelResult) -> str:
