@@ -26,7 +26,7 @@ def alice(vm: Vm) -> Iterator[Place]:
 def test_the_clock_is_set_by_a_day(vm: Vm, alice: Place) -> None:
     """Back, and forward again while jobs run."""
     eats = f"touch up3; until [ -e go ]; do sleep 0.1; done; exec {EAT}"
-    specs = [
+    specs: list[dict[str, object]] = [
         {"shell": f"touch up1; {WAITS}"},
         {"shell": TRAPS, "grace": 3600},
         {"shell": eats, "memory": 100 << 20},
