@@ -86,7 +86,7 @@ class Cancellation:
     """Somebody's wish that the job ends: who, why, when, and the grace between SIGTERM and SIGKILL.
 
     The grace is always the time from the wish to the job's `kill_at`, and so tells when the wish came in the
-    one clock that nobody changes.
+    one clock that nobody changes. Where SIGTERM comes late, that is added to both.
     """
 
     uid: int
@@ -197,7 +197,16 @@ class TimeLimitReached:
     kill_at: int
 
 
-Event = Launched | Started | RunningSince | Ended | NotStarted | CancelRequested | TimeLimitReached
+@dataclass(frozen=True, slots=True)
+class GraceBegan:
+    """SIGTERM was sent, and later than was meant: SIGKILL follows at `kill_at`."""
+
+    kill_at: int
+
+
+Event = (
+    Launched | Started | RunningSince | Ended | NotStarted | CancelRequested | TimeLimitReached | GraceBegan
+)
 
 
 def transition(job: Job, event: Event) -> Job:
@@ -236,6 +245,8 @@ def transition(job: Job, event: Event) -> Job:
             if job.timed_out:
                 return job
             return _hasten(replace(job, timed_out=True, deadline=None), kill_at)
+        case GraceBegan(kill_at=kill_at):
+            return _kill_at(job, kill_at) if job.ending else job
         case NotStarted():
             if job.cancellation is not None:
                 return _end(job, job.cancellation.at, _CANCELLED_WAITING)
@@ -261,13 +272,16 @@ _CANCELLED_WAITING = Outcome(Status.CANCELLED)
 
 def _hasten(job: Job, kill_at: int) -> Job:
     """SIGKILL follows at `kill_at`, or earlier if that was due already."""
-    if job.kill_at is None:
-        return replace(job, kill_at=kill_at)
-    sooner = max(0, job.kill_at - kill_at)
+    return _kill_at(job, kill_at if job.kill_at is None else min(job.kill_at, kill_at))
+
+
+def _kill_at(job: Job, kill_at: int) -> Job:
+    """SIGKILL follows at `kill_at`; when the wish for it came stays what it was."""
     cancellation = job.cancellation
-    if cancellation is not None:
-        cancellation = replace(cancellation, grace=cancellation.grace - sooner / 1_000_000)
-    return replace(job, kill_at=job.kill_at - sooner, cancellation=cancellation)
+    if cancellation is not None and job.kill_at is not None:
+        later = (kill_at - job.kill_at) / 1_000_000
+        cancellation = replace(cancellation, grace=cancellation.grace + later)
+    return replace(job, kill_at=kill_at, cancellation=cancellation)
 
 
 def _ended_before_cancel(job: Job, monotonic: int | None) -> bool:

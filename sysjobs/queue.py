@@ -33,17 +33,11 @@ from sysjobs.ports import Clock, Room, RowDamaged, Storage, StorageFailed, stora
 from sysjobs.reconcile import events_of, lost_to_reboot
 from sysjobs.resources import Amount
 from sysjobs.starts import start
-from sysjobs.timers import LastTimers, Timers
+from sysjobs.timers import IDLE, RECHECK, Graces, LastTimers, Timers
 from sysjobs.waiting import Waiting
 from sysjobs.watchers import Watchers
 
 log = logging.getLogger(__name__)
-
-RECHECK = 1_000_000
-"""Microseconds until a unit is looked at again that should be gone."""
-
-IDLE = 10_000_000
-"""Microseconds that the slices of a user without jobs stay."""
 
 
 class Queue:
@@ -65,6 +59,7 @@ class Queue:
         self._wake = wake
         self._timers = Timers()
         self._idle_users = LastTimers()
+        self._graces = Graces()
         self._waiting = Waiting(clock, room)
         # Jobs that the database has lost, and whose units are there.
         self.strangers: set[int] = set()
@@ -172,7 +167,7 @@ class Queue:
         for job in self.jobs.values():
             self._set_timers(job)
             if job.ending:
-                self._when_written(job, functools.partial(self._engine.terminate, job))
+                self._when_written(job, functools.partial(self._terminate, job.id))
         self.tick()
 
     def check(self, tell: Callable[[Job], None] = lambda job: None) -> None:
@@ -270,7 +265,8 @@ class Queue:
         if changed.status.launched and not job.status.launched:
             self._batch.effects.append(functools.partial(self._start, changed))
         elif changed.kill_at is not None and job.kill_at is None:
-            self._batch.effects.append(functools.partial(self._engine.terminate, changed))
+            self._batch.effects.append(functools.partial(self._terminate, job.id))
+        self._graces.note(job, changed, self._clock.monotonic())
         if changed.status.terminal and not job.status.launched:
             self._forget(changed)
         if (changed.deadline, changed.kill_at) != (job.deadline, job.kill_at):
@@ -294,7 +290,7 @@ class Queue:
             return
         if remains.releasing or (not seen.empty and remains.kill_at is not None):
             return
-        if not seen.empty and before.kill_at is not None:
+        if not seen.empty and before.kill_at is not None and job.id not in self._graces:
             # It was told to end and so were the processes that it left: they have their grace too.
             remains.kill_at = before.kill_at
             self._timers.at(before.kill_at, job.id)
@@ -313,11 +309,20 @@ class Queue:
         else:
             self.observed(self._engine.observe(job))
 
+    def _terminate(self, job_id: int) -> None:
+        """SIGTERM, and the grace from then on."""
+        job = self.jobs.get(job_id)
+        if job is None or job.kill_at is None:
+            return
+        self._engine.terminate(job)
+        if (late := self._graces.begin(job, self._clock.monotonic())) is not None:
+            self._apply(job, late)
+
     def _kill(self, job_id: int) -> None:
         """SIGKILL, and again until its end is seen."""
-        job = self.jobs.get(job_id)
-        if job is not None and job.status.launched:
-            self._timers.at(self._clock.monotonic() + RECHECK, job_id)
+        job, now = self.jobs.get(job_id), self._clock.monotonic()
+        if job is not None and job.kill_at is not None and job.kill_at <= now:
+            self._timers.at(now + RECHECK, job_id)
             self._engine.kill(job)
             self.observed(self._engine.observe(job))
 
@@ -392,3 +397,4 @@ class Queue:
         self.jobs.pop(job.id, None)
         self._waiting.discard(job)
         self._remains.pop(job.id, None)
+        self._graces.discard(job)

@@ -1,8 +1,17 @@
-"""When to look at a job again: a heap of monotonic times, with stale entries left to be ignored when due."""
+"""When to look at a job again: a heap of monotonic times, with stale entries left to be ignored when due; and
+graces, whose time begins with the SIGTERM."""
 
 from __future__ import annotations
 
 import heapq
+
+from sysjobs.jobs import GraceBegan, Job
+
+RECHECK = 1_000_000
+"""Microseconds until a unit is looked at again that should be gone."""
+
+IDLE = 10_000_000
+"""Microseconds that the slices of a user without jobs stay."""
 
 
 class Timers:
@@ -42,3 +51,27 @@ class LastTimers(Timers):
         for key in found:
             self._last.pop(key, None)
         return found
+
+
+class Graces:
+    """Of jobs that are still to get their SIGTERM: in microseconds, from when they get it."""
+
+    def __init__(self) -> None:
+        self._graces: dict[int, int] = {}
+
+    def __contains__(self, job_id: int) -> bool:
+        return job_id in self._graces
+
+    def note(self, before: Job, job: Job, now: int) -> None:
+        """Take in how a job has changed now."""
+        if job.kill_at is not None and (before.kill_at is None or job.id in self):
+            self._graces[job.id] = job.kill_at - now
+
+    def begin(self, job: Job, now: int) -> GraceBegan | None:
+        """It gets its SIGTERM. None where the time of its SIGKILL stands: to move it costs a commit."""
+        grace = self._graces.pop(job.id, 0)
+        late = now + grace - (job.kill_at or 0)
+        return GraceBegan(now + grace) if late > grace / 10 > 0 else None
+
+    def discard(self, job: Job) -> None:
+        self._graces.pop(job.id, None)

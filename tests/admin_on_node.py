@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
+import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tests.node import Machine
+from tests.node import Machine, Node
 from tests.queue_on_node import QueueOnNode
 
 DAEMON = "sysjobsd.service"
@@ -112,6 +114,27 @@ def kill_daemon(node: Machine) -> None:
     node.wait_for(
         f'[ "$(systemctl show -P MainPID {DAEMON})" != {before} ] && systemctl -q is-active {DAEMON}'
     )
+
+
+@contextmanager
+def stopped(node: Machine) -> Iterator[None]:
+    """SIGSTOP for the daemon, and SIGCONT."""
+    pid = daemon(node, "MainPID")
+    node.run(["kill", "-STOP", pid])
+    try:
+        yield
+    finally:
+        node.run(["kill", "-CONT", pid])
+
+
+@contextmanager
+def systemd_stopped(node: Node) -> Iterator[None]:
+    """SIGSTOP for systemd, which then answers nobody, and SIGCONT."""
+    os.kill(node.state.init, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(node.state.init, signal.SIGCONT)
 
 
 def daemon_files(node: Machine) -> int:

@@ -14,6 +14,7 @@ from sysjobs.jobs import (
     CancelRequested,
     Ended,
     Event,
+    GraceBegan,
     Job,
     Launched,
     NotStarted,
@@ -130,5 +131,6 @@ events: st.SearchStrategy[Event] = st.one_of(
         kill_at=monotonic,
     ),
     st.builds(TimeLimitReached, kill_at=monotonic),
+    st.builds(GraceBegan, kill_at=monotonic),
 )
 histories: st.SearchStrategy[list[Event]] = st.lists(events, max_size=12)

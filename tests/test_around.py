@@ -3,8 +3,7 @@ signals come at bad moments, descriptors are scarce. Jobs go on, no outcome is l
 
 from __future__ import annotations
 
-import os
-import signal
+import shlex
 import subprocess
 import time
 from collections import Counter
@@ -13,9 +12,20 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.admin_on_node import DAEMON, Place, daemon, daemon_seconds, kill_daemon, place, unit
+from tests.admin_on_node import (
+    DAEMON,
+    Place,
+    daemon,
+    daemon_seconds,
+    kill_daemon,
+    place,
+    stopped,
+    systemd_stopped,
+    unit,
+)
 from tests.crowd import check, crowd, ends
 from tests.node import Node
+from tests.waiting import wait_until
 
 BOTH = "sysjobsd.socket sysjobsd.service"
 DROP_IN = "/run/systemd/system/sysjobsd.service.d/around.conf"
@@ -60,24 +70,11 @@ def drop_in(node: Node, text: str) -> Iterator[None]:
         node.sh(f"rm {DROP_IN}; systemctl daemon-reload; systemctl restart {DAEMON}")
 
 
-@contextmanager
-def stopped(node: Node) -> Iterator[None]:
-    """SIGSTOP for the daemon, and SIGCONT."""
-    pid = daemon(node, "MainPID")
-    node.run(["kill", "-STOP", pid])
-    try:
-        yield
-    finally:
-        node.run(["kill", "-CONT", pid])
-
-
-@contextmanager
-def systemd_stopped(node: Node) -> Iterator[None]:
-    os.kill(node.state.init, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(node.state.init, signal.SIGCONT)
+SAVES = """
+trap 'sleep 0.5; touch saved.{0}; exit' TERM
+touch up.{0}
+while :; do sleep 0.1; done
+"""
 
 
 def became(alice: Place, jobs: list[int]) -> Counter[tuple[str, str]]:
@@ -139,7 +136,10 @@ def test_the_journal_hangs(node: Node, alice: Place) -> None:
 def test_systemd_does_not_answer(node: Node, alice: Place) -> None:
     since = time.time()
     jobs = alice.submit_many(crowd(60, 8, cpus=0.01))
-    running = alice.start("--cpus", "0", "-c", "touch up; exec sleep 1000")
+    # Both take a while to end, the second in a process that the job itself leaves behind.
+    ended = [alice.start("--cpus", "0", "--grace", "2s", "-c", SAVES.format("main"))]
+    rest = f"bash -c {shlex.quote(SAVES.format('rest'))} & until [ -e go ]; do sleep 0.1; done; touch gone"
+    ended.append(alice.start("--cpus", "0", "--grace", "2s", "-c", rest, count=2))
     pid = daemon(node, "MainPID")
     late = []
 
@@ -151,14 +151,19 @@ def test_systemd_does_not_answer(node: Node, alice: Place) -> None:
         # The first finds out, in the time that a call may take; nothing after it waits for systemd.
         submit()
         alice.run("queue", timeout=15)
+        alice.shell("touch go; until [ -e gone ]; do sleep 0.01; done")
+        alice.run("cancel", *map(str, ended))
+        cancelled = time.monotonic()
         for _ in range(4):
             shown = alice.show(submit())
             assert (shown["status"], shown["reason_code"]) == ("PENDING", "no-systemd"), shown
             assert "systemd, which doesn't answer" in alice.run("queue", "-s", timeout=15).stdout.decode()
             alice.log(jobs[0])
-        alice.run("cancel", str(running))
-        assert alice.show(running)["reason_code"] == "no-systemd"
-    assert alice.wait(running) == 103
+            assert alice.show(ended[0])["reason_code"] == "no-systemd"
+        # Longer than the grace, which counts from the SIGTERM.
+        wait_until(lambda: time.monotonic() > cancelled + 3)
+    assert alice.wait(*ended) == 103
+    alice.until("[ $(ls | grep -c ^saved) = 2 ]")
     assert alice.wait(*jobs) == 100
     assert alice.wait(*late) == 0
     # When they ended is systemd's word, and it looked later.

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sysjobs.timers import LastTimers, Timers
+from sysjobs.jobs import GraceBegan, Status
+from sysjobs.timers import Graces, LastTimers, Timers
+from tests.models import queued
 
 
 def test_nothing_to_wait_for() -> None:
@@ -51,3 +54,33 @@ def test_only_the_last_time_counts() -> None:
     assert timers.due(12) == []
     assert timers.due(30) == [2, 1]
     assert timers.due(99) == []
+
+
+# When wishes came and their SIGKILL was due, when SIGTERM was sent, and when SIGKILL follows if not as meant.
+GRACES: list[tuple[list[tuple[int, int]], int, int | None]] = [
+    ([(0, 1000)], 0, None),
+    ([(0, 1000)], 100, None),
+    ([(0, 1000)], 101, 1101),
+    ([(0, 1000)], 5000, 6000),
+    ([(0, 0)], 5000, None),
+    # A second wish shortened it.
+    ([(0, 1000), (400, 500)], 2000, 2100),
+    ([(0, 1000), (400, 400)], 2000, None),
+    # Nobody knows: the wish is from before a restart.
+    ([], 5000, None),
+]
+
+
+@pytest.mark.parametrize(("wishes", "sent", "kill_at"), GRACES)
+def test_a_grace_begins_with_the_sigterm(
+    wishes: list[tuple[int, int]], sent: int, kill_at: int | None
+) -> None:
+    graces, job = Graces(), queued(Status.RUNNING, kill_at=None if wishes else 99)
+    for now, when in wishes:
+        before, job = job, queued(Status.RUNNING, kill_at=when)
+        graces.note(before, job, now)
+    assert (42 in graces) == bool(wishes)
+    assert graces.begin(job, sent) == (None if kill_at is None else GraceBegan(kill_at))
+    # What comes later finds it told.
+    graces.note(job, queued(Status.RUNNING, kill_at=7), sent)
+    assert 42 not in graces

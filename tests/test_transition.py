@@ -17,6 +17,7 @@ from sysjobs.jobs import (
     Ended,
     Event,
     Exit,
+    GraceBegan,
     Job,
     Launched,
     NotStarted,
@@ -47,18 +48,19 @@ EVENTS: list[Event] = [
     NotStarted(),
     cancel(NOW + 2),
     TimeLimitReached(60),
+    GraceBegan(60),
 ]
 # The status after each of EVENTS; a dot where nothing at all changes.
 TABLE = """
-INIT            .           .           .           .       .       CANCELLED   .
-PENDING         RUNNING     .           .           .       .       CANCELLED   .
-SETTING_UP      .           SETTING_UP  RUNNING     FAILED  PENDING SETTING_UP  SETTING_UP
-RUNNING         .           RUNNING     RUNNING     FAILED  PENDING RUNNING     RUNNING
-SUCCEEDED       .           .           .           .       .       .           .
-FAILED          .           .           .           .       .       .           .
-FAILED_SETUP    .           .           .           .       .       .           .
-FAILED_DRIVER   .           .           .           .       .       .           .
-CANCELLED       .           .           .           .       .       .           .
+INIT            .           .           .           .       .       CANCELLED   .           .
+PENDING         RUNNING     .           .           .       .       CANCELLED   .           .
+SETTING_UP      .           SETTING_UP  RUNNING     FAILED  PENDING SETTING_UP  SETTING_UP  .
+RUNNING         .           RUNNING     RUNNING     FAILED  PENDING RUNNING     RUNNING     .
+SUCCEEDED       .           .           .           .       .       .           .           .
+FAILED          .           .           .           .       .       .           .           .
+FAILED_SETUP    .           .           .           .       .       .           .           .
+FAILED_DRIVER   .           .           .           .       .       .           .           .
+CANCELLED       .           .           .           .       .       .           .           .
 """
 CASES = [
     pytest.param(Status(row[0]), event, expected, id=f"{row[0]}-{type(event).__name__}")
@@ -140,6 +142,7 @@ WISHES = {
     "two": [cancel(kill_at=100 + MINUTE // 2), cancel(uid=0, user="root", kill_at=200)],
     "past its time limit": [TimeLimitReached(200), cancel(kill_at=100 + MINUTE // 2)],
     "and then its time limit": [cancel(kill_at=100 + MINUTE // 2), TimeLimitReached(200)],
+    "heard late": [cancel(kill_at=100 + MINUTE // 2), GraceBegan(100 + 2 * MINUTE)],
 }
 
 
@@ -288,7 +291,8 @@ def check(before: Job, job: Job) -> None:
         assert job.reason is not None
     if before.cancellation is not None:
         assert job.cancellation is not None
-        assert job.cancellation.grace <= before.cancellation.grace
+        longer = round((job.cancellation.grace - before.cancellation.grace) * 1_000_000)
+        assert longer == (job.kill_at - before.kill_at if job.kill_at and before.kill_at else 0)
         assert replace(job.cancellation, grace=before.cancellation.grace) == before.cancellation
     assert job.attempt == before.attempt
 
