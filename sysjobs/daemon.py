@@ -272,7 +272,7 @@ class Daemon:
         self._retry(self._reconcile)
 
     def _written(self) -> None:
-        obstacle = self._queue.obstacle
+        obstacle = self._queue.waiting.obstacle
         code = None if obstacle is None else obstacle.code
         if code != self._obstacle:
             self._obstacle = code

@@ -11,7 +11,7 @@ import functools
 import logging
 from collections.abc import Callable
 
-from sysjobs.batch import Batch, Effect, Reply
+from sysjobs.batch import Batch, Reply
 from sysjobs.engine import Engine, Observation, StartFailed, StartPostponed, StartResult, Swept
 from sysjobs.holdings import Holdings, Remains
 from sysjobs.jobs import (
@@ -60,7 +60,7 @@ class Queue:
         self._timers = Timers()
         self._idle_users = LastTimers()
         self._graces = Graces()
-        self._waiting = Waiting(clock, room)
+        self.waiting = Waiting(clock, room)
         # Jobs that the database has lost, and whose units are there.
         self.strangers: set[int] = set()
         self.online = False
@@ -71,7 +71,7 @@ class Queue:
 
     def _reset(self) -> None:
         self.jobs: dict[int, Job] = {}
-        self._waiting.clear()
+        self.waiting.clear()
         self._holdings = Holdings(self._holdings.capacity)
         self._remains: dict[int, Remains] = {}
         self._batch = Batch()
@@ -84,16 +84,14 @@ class Queue:
             return known
         # Whatever becomes of it, the daemon has a look around.
         self._wake()
-        self._waiting.admit(new.amount, self._holdings)
-        self._waiting.refuse_beyond(most_pending, new.uid)
+        self.waiting.admit(new.amount, self._holdings)
+        self.waiting.refuse_beyond(most_pending, new.uid)
         try:
             job = self._storage.add(new)
         except self._storage.failure as error:
             self._batch.broken = error
-            self._wake()
             raise storage_refusal(str(error)) from None
         self._remember(job)
-        self._wake()
         return job.id
 
     def cancel(self, job: Job, cancellation: Cancellation) -> Job:
@@ -107,12 +105,7 @@ class Queue:
         self._wake()
 
     def why_waiting(self, job: Job) -> Reason:
-        return self._waiting.why(job, self._holdings)
-
-    @property
-    def obstacle(self) -> Reason | None:
-        """What keeps all that wait from starting."""
-        return self._waiting.obstacle
+        return self.waiting.why(job, self._holdings)
 
     def set_capacity(self, capacity: Amount) -> None:
         self._holdings.resize(capacity)
@@ -125,7 +118,7 @@ class Queue:
 
     def counts(self) -> tuple[int, int]:
         """How many jobs run, and how many wait."""
-        return len(self._holdings), len(self._waiting)
+        return len(self._holdings), len(self.waiting)
 
     # Events
 
@@ -167,7 +160,7 @@ class Queue:
         for job in self.jobs.values():
             self._set_timers(job)
             if job.ending:
-                self._when_written(job, functools.partial(self._terminate, job.id))
+                self._when_written(job, self._terminate, job.id)
         self.tick()
 
     def check(self, tell: Callable[[Job], None] = lambda job: None) -> None:
@@ -184,12 +177,9 @@ class Queue:
     def sweep(self, tell: Callable[[Swept], None] = lambda swept: None) -> None:
         """Remove what is left of jobs that are gone, once that is written; `tell` of it."""
         # What a job left is needed until its outcome is on disk, and some may have ended since.
-        self._batch.effects.append(
-            lambda: tell(self._engine.sweep(self.jobs.keys() | self._batch.changed.keys()))
-        )
+        self._do(lambda: tell(self._engine.sweep(self.jobs.keys() | self._batch.changed.keys())))
         for uid in self._engine.users():
             self._idle_users.at(self._clock.monotonic() + IDLE, uid)
-        self._wake()
 
     def observed(self, seen: Observation) -> None:
         """Take in what the engine saw of a job."""
@@ -207,7 +197,7 @@ class Queue:
     def _requeue(self, before: Job, job: Job) -> None:
         """Put a job that was to be started, and wasn't, back to where it stood."""
         self._give_back(before)
-        self._waiting.put_back(job)
+        self.waiting.put_back(job)
 
     def _adopt(self, seen: Observation) -> Job | None:
         """An ended job whose unit is still there; None for a unit that the database knows nothing of."""
@@ -236,17 +226,17 @@ class Queue:
             if job.status.terminal:
                 self._tend(job, now)
             elif job.kill_at is not None and job.kill_at <= now:
-                self._when_written(job, functools.partial(self._kill, job_id))
+                self._when_written(job, self._kill, job_id)
             elif job.deadline is not None and job.deadline <= now:
                 self._apply(job, TimeLimitReached(now + int(job.grace * 1_000_000)))
         for uid in self._idle_users.due(now):
             if not self._holdings.holds(uid):
-                self._batch.effects.append(functools.partial(self._engine.tidy, uid))
+                self._do(self._engine.tidy, uid)
         self._wake()
 
     def next_time(self) -> int | None:
         """When `tick` has something to do, in microseconds of CLOCK_MONOTONIC."""
-        times = (self._timers.next(), self._idle_users.next(), self._waiting.next_time())
+        times = (self._timers.next(), self._idle_users.next(), self.waiting.next_time())
         return min((when for when in times if when is not None), default=None)
 
     # Changes, commit, actions
@@ -263,18 +253,25 @@ class Queue:
     def _plan(self, job: Job, changed: Job) -> None:
         """What is to be done about a change once it is on disk."""
         if changed.status.launched and not job.status.launched:
-            self._batch.effects.append(functools.partial(self._start, changed))
+            self._do(self._start, changed)
         elif changed.kill_at is not None and job.kill_at is None:
-            self._batch.effects.append(functools.partial(self._terminate, job.id))
+            self._do(self._terminate, job.id)
         self._graces.note(job, changed, self._clock.monotonic())
         if changed.status.terminal and not job.status.launched:
             self._forget(changed)
         if (changed.deadline, changed.kill_at) != (job.deadline, job.kill_at):
             self._set_timers(changed)
 
-    def _when_written(self, job: Job, effect: Effect) -> None:
+    def _do(self, action: Callable[..., object], *arguments: object) -> None:
+        """Once all that has changed is on disk."""
+        self._batch.effects.append(functools.partial(action, *arguments))
+        self._wake()
+
+    def _when_written(self, job: Job, action: Callable[..., object], *arguments: object) -> None:
         """Do what follows from a job as it is, once that is on disk; mostly it has long been."""
-        (self._batch.effects if job.id in self._batch.changed else self._batch.due).append(effect)
+        actions = self._batch.effects if job.id in self._batch.changed else self._batch.due
+        actions.append(functools.partial(action, *arguments))
+        self._wake()
 
     def _settle(self, before: Job, job: Job, seen: Observation) -> None:
         """Give back and let go of what an ended job still has."""
@@ -284,7 +281,7 @@ class Queue:
         if not seen.held:
             if seen.empty:
                 self._forget(job)
-                self._batch.effects.append(functools.partial(self._engine.clean, job))
+                self._do(self._engine.clean, job)
             else:
                 self._timers.at(self._clock.monotonic() + RECHECK, job.id)
             return
@@ -294,18 +291,18 @@ class Queue:
             # It was told to end and so were the processes that it left: they have their grace too.
             remains.kill_at = before.kill_at
             self._timers.at(before.kill_at, job.id)
-            self._batch.effects.append(functools.partial(self._engine.await_empty, job))
+            self._do(self._engine.await_empty, job)
             return
         remains.releasing = True
-        self._batch.effects.append(functools.partial(self._release, job))
+        self._do(self._release, job)
 
     def _tend(self, job: Job, now: int) -> None:
         """See to an ended job whose processes or unit are still there."""
         remains = self._remains.get(job.id, Remains())
         if not remains.releasing and remains.kill_at is not None and remains.kill_at <= now:
             remains.releasing = True
-            self._batch.effects.append(functools.partial(self._engine.kill, job))
-            self._batch.effects.append(functools.partial(self._release, job))
+            self._do(self._engine.kill, job)
+            self._do(self._release, job)
         else:
             self.observed(self._engine.observe(job))
 
@@ -342,7 +339,7 @@ class Queue:
         try:
             result = start(self._engine, self._storage, job)
         except StartPostponed as error:
-            self._waiting.postpone(error.reason)
+            self.waiting.postpone(error.reason)
             self._requeue(job, self._apply(job, NotStarted()))
         except StartFailed as error:
             outcome = Outcome(Status.FAILED_DRIVER, error.reason)
@@ -368,7 +365,7 @@ class Queue:
             batch.act()
 
     def _launch(self) -> None:
-        chosen = self._waiting.choose(self._holdings)
+        chosen = self.waiting.choose(self._holdings)
         now, monotonic = self._clock.now(), self._clock.monotonic()
         for job in chosen:
             deadline = None if job.time_limit is None else monotonic + int(job.time_limit * 1_000_000)
@@ -378,7 +375,7 @@ class Queue:
     def _remember(self, job: Job) -> None:
         self.jobs[job.id] = job
         if job.status is Status.PENDING:
-            self._waiting.add(job)
+            self.waiting.add(job)
         if job.boot_id == self._engine.boot.id:
             self._holdings.take(job)
             self._set_timers(job)
@@ -389,12 +386,14 @@ class Queue:
 
     def _give_back(self, job: Job) -> None:
         self._holdings.give_back(job)
+        # For whoever waits for that.
+        self._wake()
         if not self._holdings.holds(job.uid):
             self._idle_users.at(self._clock.monotonic() + IDLE, job.uid)
 
     def _forget(self, job: Job) -> None:
         self._give_back(job)
         self.jobs.pop(job.id, None)
-        self._waiting.discard(job)
+        self.waiting.discard(job)
         self._remains.pop(job.id, None)
         self._graces.discard(job)
