@@ -36,7 +36,7 @@ class FileSystems:
                 text = f"{directory} has {format_memory(info.f_bavail * info.f_frsize)} free."
                 yield {"subject": "disk", "level": "ok", "text": text}
             else:
-                advice = "Make room there; until then no job is started."
+                advice = "Make it writable, with room for more; until then no job is started."
                 yield {"subject": "disk", "level": "problem", "text": short, "advice": advice}
 
     def replaced(self) -> Path | None:

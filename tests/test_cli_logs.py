@@ -73,6 +73,18 @@ def test_logs_are_exact(log: Path, capfdbinary: pytest.CaptureFixture[bytes]) ->
     assert capfdbinary.readouterr().out == b"\xff\x00\x1b[2J\r50%\rend"
 
 
+def test_a_log_that_is_gone(daemon: Daemon, log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    daemon.jobs[42] = job(status="SUCCEEDED", log=str(log), exit_code=0, **ENDED)
+    assert run(["logs", "42"]) == 1
+    assert run(["logs", "-f", "42"]) == 1
+    assert capsys.readouterr().err.count(f"The log {log} is gone.") == 2
+    # It never came to have one.
+    daemon.jobs[42] = job(status="FAILED_DRIVER", log=str(log), **ENDED)
+    assert run(["logs", "42"]) == 0
+    assert run(["logs", "-f", "42"]) == 100
+    assert "is gone" not in capsys.readouterr().err
+
+
 def test_logs_of_somebody_else(daemon: Daemon, capsys: pytest.CaptureFixture[str]) -> None:
     daemon.jobs[42] = job(log=None)
     assert run(["logs", "42"]) == 1

@@ -37,7 +37,11 @@ def test_settings_that_a_reload_would_refuse(node: Node) -> None:
     try:
         done = QueueOnNode(node).run("doctor", check=False)
         assert done.returncode == 1
-        assert f"problem  settings  {SETTINGS}, line 2: cpus 'many'" in done.stdout.decode()
+        said = f"problem  settings  {SETTINGS}, line 2: cpus 'many'"
+        assert said in done.stdout.decode()
+        # And where there is no daemon, which doesn't start with these.
+        alone = QueueOnNode(node).run("--socket", "/run/nothing", "doctor", check=False)
+        assert (alone.returncode, said in alone.stdout.decode()) == (1, True), alone.stdout
     finally:
         node.run(["rm", SETTINGS])
 

@@ -6,7 +6,7 @@ import click
 
 from sysjobs.cli.output import emit, emit_json_list, printable
 from sysjobs.client import Client
-from sysjobs.errors import EXIT_FAILED, EXIT_OK, Unreachable
+from sysjobs.errors import EXIT_FAILED, EXIT_OK, SysjobsError, Unreachable
 
 
 @click.command()
@@ -40,13 +40,15 @@ def doctor(socket: str | None, as_json: bool) -> int:
 
 def _without_daemon(error: Unreachable) -> list[dict[str, str]]:
     """What can be seen from here."""
-    from sysjobs.config import SYSTEM
+    from sysjobs.capacity import capacity
+    from sysjobs.config import SYSTEM, read_settings
     from sysjobs.room import FileSystems
 
-    unreachable = {
-        "subject": "daemon",
-        "level": "problem",
-        "text": error.message,
-        "advice": f"{error.hint} For a damaged database there is `sysjobsd --repair`.",
-    }
-    return [unreachable, *FileSystems(SYSTEM.database, SYSTEM.logs, SYSTEM.scripts).findings()]
+    advice = f"{error.hint} For a damaged database there is `sysjobsd --repair`."
+    found = [{"subject": "daemon", "level": "problem", "text": error.message, "advice": advice}]
+    try:
+        capacity(read_settings(SYSTEM.settings))
+    except SysjobsError as wrong:
+        # It doesn't start with these.
+        found.append({"subject": "settings", "level": "problem", "text": wrong.message, "advice": wrong.hint})
+    return [*found, *FileSystems(SYSTEM.database, SYSTEM.logs, SYSTEM.scripts).findings()]

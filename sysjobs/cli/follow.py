@@ -55,10 +55,20 @@ def follow(
             except KeyboardInterrupt:
                 interrupted()
         # Of a job that had ended before, or whose end came with the interrupt.
-        log.copy()
+        if not log.copy():
+            check_there(log, job, setup)
     finally:
         log.close()
     return job
+
+
+def check_there(log: LogFile, job: JobView, setup: bool) -> None:
+    """Whether a log that can't be found was never written, which is no error."""
+    begun = not setup and (job.exit_code is not None or job.signal is not None)
+    if begun and job.ended:
+        raise Refused(
+            f"The log {log.path} is gone.", "It was there, and somebody has removed it.", code="log-gone"
+        )
 
 
 def log_path(details: JobDetails, setup: bool) -> str:

@@ -6,8 +6,8 @@ import click
 
 from sysjobs.answers import JobView
 from sysjobs.cli import outcome
+from sysjobs.cli.follow import check_there, log_path, note_end
 from sysjobs.cli.follow import follow as follow_log
-from sysjobs.cli.follow import log_path, note_end
 from sysjobs.cli.logfile import LogFile
 from sysjobs.cli.output import emit, note, printable
 from sysjobs.client import Client
@@ -47,7 +47,9 @@ def logs(socket: str | None, job_id: str, follow: bool, tail: int | None, setup:
                 note_end(job, setup_shown=setup)
                 return EXIT_OK if setup and not job.ended else outcome.exit_code(job)
             with LogFile(log_path(details, setup), tail) as log:
-                if not log.copy() or (log.copied == 0 and details.job.ended):
+                if not log.copy():
+                    check_there(log, details.job, setup)
+                if log.copied == 0:
                     _say_why_empty(details.job, setup)
                 return EXIT_OK
     except NotFound as error:

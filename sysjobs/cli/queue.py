@@ -11,6 +11,7 @@ from sysjobs.jobs import Status
 from sysjobs.selectors import damaged_records
 
 COLUMNS = ("ID", "NAME", "USER", "SUBMITTED", "STARTED", "DURATION", "RESOURCES", "STATUS", "LOG")
+WIDEST_NAME = 40
 
 
 @click.command()
@@ -74,10 +75,15 @@ def table(jobs: list[JobView], now: int | None = None) -> str:
     return tabulate(rows, columns, tablefmt="plain", disable_numparse=True)
 
 
+def _short(name: str) -> str:
+    """Somebody's long name makes nobody's table wide; `show` and --json have all of it."""
+    return name if len(name) <= WIDEST_NAME else name[: WIDEST_NAME - 1] + "…"
+
+
 def _row(job: JobView, now: int | None) -> list[str]:
     return [
         str(job.id),
-        printable(job.name) or "-",
+        _short(printable(job.name)) or "-",
         printable(job.user),
         ago(job.submitted_at, now),
         ago(job.started_at, now),

@@ -29,7 +29,7 @@ def run(socket: str | None, /, **options: Any) -> int:
     \b
     Exit codes:
       the program's own, 128+N for signal N, 126 or 127 if it couldn't be executed or found;
-      100 if it failed without one, 103 if it was cancelled
+      100 if it failed without one, 103 if it was cancelled before it had one
 
     \b
     Example:
