@@ -67,6 +67,15 @@ def test_away_while_jobs_end(node: Node, alice: Place) -> None:
     assert alice.wait(waiting) == 0
 
 
+def test_what_has_begun_begins_no_second_time_though_its_traces_are_lost(node: Node, alice: Place) -> None:
+    job = alice.start("--cpus", "0", "-c", "echo begun >>up; sleep 1000")
+    node.sh(f"systemctl stop {BOTH}; rm -r /run/sysjobs/jobs/{job}; systemctl stop sysjobs-{job}")
+    node.sh(f"systemctl start {BOTH}")
+    assert alice.wait(job) == 100
+    assert alice.show(job)["reason_code"] == "lost"
+    assert alice.file("up") == "begun\n"
+
+
 def test_killed_at_random_moments_of_a_hundred_submits(node: Node, alice: Place) -> None:
     processes, each = 4, 25
     seed = random.randrange(1 << 32)

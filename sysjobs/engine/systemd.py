@@ -264,7 +264,7 @@ class Systemd:
             elif has_ended(tracked.unit) and unit.invocation_id is not None:
                 yield replace(self._observation(tracked, patient=False), held=False)
             else:
-                yield self._absent(job)
+                yield self._absent(job, began=unit.invocation_id is not None)
 
     def _loaded(self) -> dict[int, tuple[str, str]]:
         """State and sub-state of every job's unit that is there."""
@@ -370,10 +370,11 @@ class Systemd:
             return False
         return True
 
-    def _absent(self, job: Job) -> Observation:
+    def _absent(self, job: Job, *, began: bool = False) -> Observation:
         """No unit: either nothing ever began, or its end was missed."""
         self._tracked.pop(job.id, None)
-        begun = self._files.traces(job).phase is not None
+        # Traces can be lost; what was once seen to have begun must not begin again.
+        begun = began or job.invocation_id is not None or self._files.traces(job).phase is not None
         ending = outcome(Seen(None, rebooting=self._is_going_down())) if begun else None
         return Observation(job.id, begun=begun, held=False, empty=self._is_empty(job), outcome=ending)
 
