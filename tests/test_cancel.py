@@ -134,6 +134,24 @@ STATES = {
 }
 
 
+def test_before_systemd_comes_to_its_start(node: Node, alice: Place) -> None:
+    """The unit is there, and waits for another one, as it does for a moment where PID 1 is busy."""
+    gate, late = "/run/systemd/system/gate.service", "/run/systemd/system/sysjobs-.service.d/late.conf"
+    node.put(gate, b"[Service]\nType=oneshot\nExecStart=sleep 1000\n")
+    node.put(late, b"[Unit]\nAfter=gate.service\n")
+    try:
+        node.sh("systemctl daemon-reload; systemctl start --no-block gate")
+        job = alice.submit("-C", alice.path, "--cpus", "0", "--grace", "60s", "touch", "begun")
+        node.wait_for(f"systemctl list-jobs --no-legend | grep sysjobs-{job}.service")
+        alice.run("cancel", str(job))
+        node.wait_for(f"! systemctl list-jobs --no-legend | grep sysjobs-{job}.service")
+        assert alice.wait(job) == 103
+        node.sh("systemctl stop gate")
+        assert alice.shell("ls") == ""
+    finally:
+        node.sh(f"systemctl stop gate; rm -f {gate} {late}; systemctl daemon-reload")
+
+
 @pytest.mark.parametrize("state", STATES)
 def test_in_every_state(node: Node, alice: Place, state: str) -> None:
     arguments, act = STATES[state]

@@ -138,6 +138,10 @@ class Systemd:
             return
         if job.has_setup:
             self._files.mark_ending(job)
+        if self._has_not_begun(job):
+            # A signal would find nobody, and the job begin after it.
+            self._ask("StopUnit", "ss", job.unit, "replace")
+            return
         # First, and not after the signal: systemd 257 doesn't get over a unit that ends while it is thawed.
         if self._freezer_state(job) not in (b"", b"running"):
             self.thaw(job)
@@ -158,6 +162,10 @@ class Systemd:
 
     def thaw(self, job: Job) -> None:
         self._ask("ThawUnit", "s", job.unit)
+
+    def _has_not_begun(self, job: Job) -> bool:
+        """Whether systemd hasn't come to its start yet: jobs of its own have their order."""
+        return bool(self.bus.get(job.unit, UNIT, "ActiveState", "s") == b"inactive")
 
     def _freezer_state(self, job: Job) -> bytes:
         try:
