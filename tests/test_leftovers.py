@@ -9,7 +9,17 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.admin_on_node import UNITS, Place, clear, daemon_files, kill_daemon, place
+from tests.admin_on_node import (
+    DAEMON,
+    SETTINGS,
+    UNITS,
+    Place,
+    clear,
+    daemon_files,
+    kill_daemon,
+    place,
+    unit,
+)
 from tests.node import Node
 from tests.queue_on_node import QueueOnNode
 
@@ -37,6 +47,23 @@ USERS = ("alice", "bob", "root")
 def alice(node: Node) -> Iterator[Place]:
     with place(node) as alice:
         yield alice
+
+
+def test_systemd_is_reloaded_while_the_rest_of_a_job_is_being_stopped(node: Node, alice: Place) -> None:
+    node.put(SETTINGS, b"[jobs]\nkeep-failed = 0\n")
+    try:
+        node.run(["systemctl", "reload", DAEMON])
+        stubborn = (
+            "setsid sh -c \"trap '' TERM; touch up; sleep 1000; sleep 1000\" & until [ -e up ]; do :; done"
+        )
+        job = alice.submit("-C", alice.path, "--cpus", "0", "--grace", "2s", "-c", stubborn)
+        assert alice.wait(job) == 0
+        node.wait_for(f"systemctl show -P ActiveState sysjobs-{job} | grep deactivating")
+        node.run(["systemctl", "daemon-reload"])
+        assert unit(node, job, "ActiveState") == "deactivating"
+        node.wait_for(f"! systemctl list-units --all --no-legend | grep sysjobs-{job}.service")
+    finally:
+        node.sh(f"rm {SETTINGS}; systemctl reload {DAEMON}; systemctl reset-failed")
 
 
 def test_five_hundred_jobs_leave_nothing_that_the_queue_does_not_know(node: Node) -> None:
@@ -68,9 +95,9 @@ def test_five_hundred_jobs_leave_nothing_that_the_queue_does_not_know(node: Node
     # The last failed ones are kept, for `systemctl status`.
     node.wait_for(f"[ $(systemctl list-units --all --no-legend '{UNITS}' | wc -l) -le 20 ]")
     kept = node.sh(f"systemctl list-units --all --no-legend --plain '{UNITS}' | awk '{{print $1, $3}}'")
-    for unit, state in (line.split() for line in kept.splitlines()):
+    for name, state in (line.split() for line in kept.splitlines()):
         assert state == "failed"
-        assert views[int(unit.removeprefix("sysjobs-").removesuffix(".service"))]["status"] != "SUCCEEDED"
+        assert views[int(name.removeprefix("sysjobs-").removesuffix(".service"))]["status"] != "SUCCEEDED"
     # The slices of a user go some seconds after the user's last job.
     node.wait_for("! find /sys/fs/cgroup/sysjobs.slice -mindepth 1 -type d 2>/dev/null | grep .", timeout=60)
     node.wait_for("! systemctl list-units --no-legend 'sysjobs-*.slice' | grep .")

@@ -262,13 +262,14 @@ class Systemd:
             state = None if tracked.released else loaded.get(job_id)
             if state == (unit.active_state, unit.sub_state) == _RUNNING and unit.invocation_id is not None:
                 continue
-            if state is not None:
+            if state is not None or (tracked.released and not self._is_empty(job)):
+                # It is there, or is being stopped still.
                 yield self.observe(job)
                 continue
             del self._tracked[job_id]
             tracked.unit = replace(unit, has_job=False)
             if tracked.released:
-                yield Observation(job_id, held=False, empty=self._is_empty(job))
+                yield Observation(job_id, held=False, empty=True)
             elif has_ended(tracked.unit) and unit.invocation_id is not None:
                 yield replace(self._observation(tracked, patient=False), held=False)
             else:
