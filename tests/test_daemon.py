@@ -76,6 +76,15 @@ def test_what_has_begun_begins_no_second_time_though_its_traces_are_lost(node: N
     assert alice.file("up") == "begun\n"
 
 
+def test_killed_before_it_gave_a_log_directory_to_its_user(node: Node) -> None:
+    node.sh("cd /var/log/sysjobs; [ ! -e bob ] || mv bob .bob; mkdir -m 700 bob")
+    try:
+        with place(node, "bob") as bob:
+            assert bob.output("--cpus", "0", "echo", "hello") == b"hello\n"
+    finally:
+        node.sh("cd /var/log/sysjobs; rm -r bob; [ ! -e .bob ] || mv .bob bob")
+
+
 def test_killed_at_random_moments_of_a_hundred_submits(node: Node, alice: Place) -> None:
     processes, each = 4, 25
     seed = random.randrange(1 << 32)

@@ -153,6 +153,10 @@ class JobFiles:
 
     def _own_log_directory(self, job: Job) -> None:
         path = self.log_directory(job)
+        if job.uid != os.geteuid() and _owner(path) == os.geteuid():
+            # Made by one that died before it had given it away; what isn't empty is somebody else's.
+            with suppress(OSError):
+                Path(path).rmdir()
         try:
             info = Path(path).lstat()
         except FileNotFoundError:
@@ -219,6 +223,12 @@ class JobFiles:
             failed_code=_code(code),
             setup_code=_code(_read(files.setup_code)),
         )
+
+
+def _owner(path: str) -> int | None:
+    with suppress(OSError):
+        return os.lstat(path).st_uid
+    return None
 
 
 def _files_in(directory: Path) -> list[Path]:
