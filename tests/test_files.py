@@ -142,6 +142,27 @@ def test_room_that_has_to_be_made(
     assert room // 4 - total * 2 // len(scripts) < total <= room // 4
 
 
+def test_room_is_made_of_our_files_alone(files: JobFiles, job: Job, tmp_path: Path, monkeypatch: Any) -> None:
+    """In a directory that an older version gave to its user, there may be anything."""
+    files.prepare(replace(job, id=1), PAYLOAD)
+    anothers = tmp_path / ("long" * 50)
+    anothers.write_bytes(bytes(1000))
+    Path(files.files(replace(job, id=1)).directory, "link").symlink_to(anothers)
+    write = os.write
+    # The first thing that is written says which job was the last, and may fail.
+    full = [OSError(errno.ENOSPC, "No space left on device")] * 2
+
+    def fail_once(fd: int, data: bytes) -> int:
+        if full:
+            raise full.pop()
+        return write(fd, data)
+
+    monkeypatch.setattr(os, "write", fail_once)
+    files.prepare(replace(job, id=2), PAYLOAD)
+    assert not full
+    assert anothers.stat().st_size == 1000
+
+
 def test_prepare_again_leaves_nothing_of_before(files: JobFiles, job: Job) -> None:
     made = files.prepare(job, PAYLOAD)
     Path(made.phase).write_text("run\n")

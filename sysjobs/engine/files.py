@@ -147,6 +147,9 @@ class JobFiles:
         for directory in self._directories():
             for path in _files_in(directory):
                 info = path.lstat()
+                # In a directory of a version that gave it to its user there may be anything, links too.
+                if not stat.S_ISREG(info.st_mode) or info.st_uid != os.geteuid():
+                    continue
                 if path.suffix not in _SCRIPTS and (info.st_size > _SMALL or info.st_blocks * 512 > _PAGE):
                     log.warning("user id %d filled %s; it is cut back", _user_of(path), path)
                     os.truncate(path, min(info.st_size, _SMALL))
