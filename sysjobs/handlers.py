@@ -238,8 +238,9 @@ class Handlers:
         jobs, damaged = self._jobs(watched)
         watched = [job.id for job in jobs]
         exchange.hold(len(watched) * WATCHED)
-        # Of a job that changes faster than the client reads, it is told the last state only.
-        untold = dict.fromkeys(watched)
+        # Of a job that changes faster than the client reads, it is told the last state only, and that as it
+        # is on disk: the queue's memory may be ahead. What isn't in memory has ended.
+        untold = {job_id: self.queue.jobs.get(job_id) for job_id in watched}
         waiting = set(watched)
 
         def news() -> News:
@@ -249,14 +250,13 @@ class Handlers:
                     # Nobody knows how it ended, or that it has: not to be taken for a good end of all.
                     self._job(damaged[0])
                 return None, False
-            del untold[job_id]
-            job = self._job(job_id)
+            job = untold.pop(job_id) or self._job(job_id)
             if job.status.terminal or not call.more:
                 waiting.discard(job_id)
             return {"job": self._view(peer, job)}, not (waiting or damaged)
 
         def changed(job: Job) -> None:
-            untold[job.id] = None
+            untold[job.id] = job
             exchange.pump()
 
         for job_id in watched:
