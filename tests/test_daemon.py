@@ -162,6 +162,18 @@ def test_systemd_is_reloaded_and_restarted_while_jobs_come_and_go(node: Node, al
     check(alice, jobs, within=5)
 
 
+def test_the_file_of_a_unit_is_removed_and_systemd_reloaded(node: Node, alice: Place) -> None:
+    job = alice.start("--cpus", "0", "-c", "touch up; until [ -e go ]; do sleep 0.05; done; exit 3")
+    node.sh(f"rm /run/systemd/transient/sysjobs-{job}.service; systemctl daemon-reload")
+    assert unit(node, job, "LoadState") == "not-found"
+    kill_daemon(node)
+    node.run(["sysjobs", "doctor"], check=False)
+    assert alice.show(job)["status"] == "RUNNING"
+    alice.shell("touch go")
+    assert alice.wait(job) == 100
+    assert alice.show(job)["exit_code"] == 3
+
+
 def test_systemd_is_restarted_while_nothing_happens(node: Node, alice: Place) -> None:
     since = time.time()
     for _ in range(2):

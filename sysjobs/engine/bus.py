@@ -197,9 +197,11 @@ class Bus:
         return decoded(self._call(_unit_path(unit), _PROPERTIES, "GetAll", [(ord("s"), b"")]))
 
     def list_units(self, pattern: str) -> list[tuple[str, str, str]]:
-        """Name, active state and sub-state of each loaded unit that matches."""
+        """Name, active state and sub-state of each unit that matches and is there."""
         rows = self.call("ListUnitsByPatterns", "asas", (), (pattern,)) or []
-        return [(row[0].decode(), row[3].decode(), row[4].decode()) for row in rows if row[2] == b"loaded"]
+        # One that was reloaded without its file, which somebody removed, is "not-found" and runs on.
+        there = [row for row in rows if row[2] == b"loaded" or row[3] != b"inactive"]
+        return [(row[0].decode(), row[3].decode(), row[4].decode()) for row in there]
 
     def _call(self, path: bytes, interface: bytes, method: str, args: Sequence[tuple[int, Any]]) -> Any:
         # On systemd 252 a Unix signal makes a call fail that took effect.
