@@ -214,7 +214,8 @@ class Queue:
         # The database was lost, damaged or put back: no new job may come by this one's unit.
         log.warning("unit of job %d is not accounted for by the database; it is left alone", seen.job_id)
         self.strangers.add(seen.job_id)
-        self.reserve_ids(seen.job_id)
+        if seen.job_id < 10**15:  # No queue has come to more: somebody else has named it so.
+            self.reserve_ids(seen.job_id)
         return None
 
     def tick(self) -> None:

@@ -174,6 +174,21 @@ def test_the_file_of_a_unit_is_removed_and_systemd_reloaded(node: Node, alice: P
     assert alice.show(job)["exit_code"] == 3
 
 
+def test_a_unit_with_the_highest_of_all_ids(node: Node, alice: Place) -> None:
+    highest = 10**18 - 1
+    node.sh(f"systemd-run --unit sysjobs-{highest} sleep 1000; systemctl reload {DAEMON}")
+    try:
+        node.wait_for(f"sysjobs doctor | grep sysjobs-{highest}")
+        job = alice.start("--cpus", "0", "-c", "touch up; until [ -e go ]; do sleep 0.05; done; exit 3")
+        assert job < highest
+        node.run(["sysjobs", "doctor"], check=False)
+        alice.shell("touch go")
+        assert alice.wait(job) == 100
+        assert alice.show(job)["exit_code"] == 3
+    finally:
+        node.run(["systemctl", "stop", f"sysjobs-{highest}"])
+
+
 def test_systemd_is_restarted_while_nothing_happens(node: Node, alice: Place) -> None:
     since = time.time()
     for _ in range(2):
