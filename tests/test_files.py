@@ -218,6 +218,17 @@ def test_traces(files: JobFiles, job: Job, left: dict[str, str], traces: Traces)
     assert files.traces(job) == traces
 
 
+def test_a_trace_that_is_a_fifo(files: JobFiles, job: Job) -> None:
+    """Nobody is waited for, whether somebody has it open or not."""
+    made = files.prepare(job, PAYLOAD)
+    Path(made.phase).unlink()
+    os.mkfifo(made.phase)
+    assert files.traces(job) == Traces()
+    writer = os.open(made.phase, os.O_RDWR)
+    assert files.traces(job) == Traces()
+    os.close(writer)
+
+
 def test_traces_are_written_over(files: JobFiles, job: Job) -> None:
     made = files.prepare(job, PAYLOAD)
     for phase in ("setup", "run"):

@@ -281,7 +281,8 @@ def _user_of(path: Path) -> int:
 def _read(path: str) -> str | None:
     """The first line of a small file in which its user may have written anything."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        # Not to wait for who writes to a FIFO: an older version gave the directory to its user.
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except PermissionError:
         raise
     except OSError as error:
@@ -289,6 +290,8 @@ def _read(path: str) -> str | None:
         return None
     try:
         return os.read(fd, _SMALL).partition(b"\n")[0].decode("ascii", "replace").strip()
+    except BlockingIOError:
+        return None
     finally:
         os.close(fd)
 

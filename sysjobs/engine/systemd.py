@@ -165,7 +165,9 @@ class Systemd:
 
     def _has_not_begun(self, job: Job) -> bool:
         """Whether systemd hasn't come to its start yet: jobs of its own have their order."""
-        return bool(self.bus.get(job.unit, UNIT, "ActiveState", "s") == b"inactive")
+        with suppress(CallFailed):
+            return bool(self.bus.get(job.unit, UNIT, "ActiveState", "s") == b"inactive")
+        return False
 
     def _freezer_state(self, job: Job) -> bytes:
         try:
