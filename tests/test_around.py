@@ -289,14 +289,17 @@ def test_the_daemon_is_stopped_while_hundreds_end(node: Node, alice: Place) -> N
     assert daemon(node, "MainPID") == pid
 
 
+FULL = b"sysjobs: sysjobsd has as many connections open as its LimitNOFILE= allows."
 HOG = """
-import socket, sys
+import select, socket, sys
 held = []
-for _ in range(60):
+# It takes what the daemon gives back, too.
+while not select.select([sys.stdin], [], [], 0.01)[0]:
     held.append(socket.socket(socket.AF_UNIX))
     held[-1].connect("/run/sysjobs/io.sysjobs")
-print(flush=True)
-sys.stdin.read()
+    if select.select([held[-1]], [], [], 0.2)[0]:
+        held.pop().close()
+        print(flush=True)
 """
 
 
@@ -307,9 +310,7 @@ def test_few_descriptors(node: Node, alice: Place) -> None:
         assert hog.stdout is not None
         hog.stdout.readline()
         began, used = time.monotonic(), daemon_seconds(node)
-        refused = alice.run("queue", check=False)
-        assert (refused.returncode, refused.stdout) == (1, b"")
-        assert b"connections open" in refused.stderr
+        wait_until(lambda: FULL in alice.run("queue", check=False).stderr)
         # But for what a start or a look opens for a moment.
         node.wait_for(f"[ $(ls /proc/{daemon(node, 'MainPID')}/fd | wc -l) -le 17 ]")
         ends(alice, len(jobs))

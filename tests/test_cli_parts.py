@@ -141,7 +141,7 @@ def test_table() -> None:
         "                              exit code 3",
     ]
     assert "REASON" not in table(rows[:1], NOW)
-    assert f" {'y' * 39}… " in table([view(name="y" * 200)], NOW)
+    assert f" {'y' * 59}… " in table([view(name="y" * 200)], NOW)
     assert table([], NOW).split()[-1] == "LOG"
 
 

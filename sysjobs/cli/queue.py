@@ -11,7 +11,7 @@ from sysjobs.jobs import Status
 from sysjobs.selectors import damaged_records
 
 COLUMNS = ("ID", "NAME", "USER", "SUBMITTED", "STARTED", "DURATION", "RESOURCES", "STATUS", "LOG")
-WIDEST_NAME = 40
+WIDEST_NAME = 60
 
 
 @click.command()
