@@ -72,3 +72,16 @@ def test_a_daemon_was_killed_while_it_took_up_room(path: Path) -> None:
         db.execute("VACUUM")
     with closing(Store(path)) as store:
         assert reserve.free_pages(store._db) >= reserve.FREE_PAGES // 2
+
+
+def test_what_is_on_disk_is_not_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Because of what comes after the commit."""
+
+    def broken(connection: sqlite3.Connection) -> int:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    with closing(Store(path)) as store:
+        monkeypatch.setattr(reserve, "free_pages", broken)
+        for _ in range(20):
+            store.add(new_job())
+            store.commit()
