@@ -144,7 +144,7 @@ KINDS = [
     starts_not("logs not writable", "-- true", "log can't be opened", "no-log", user="dave",
                before="install -d -o dave -m 500 /var/log/sysjobs/dave"),
     starts_not("logs not the user's", "-- true", "/var/log/sysjobs/erin: is not a directory that belongs",
-               "no-files", user="erin", before="install -d /var/log/sysjobs/erin"),
+               "no-files", user="erin", before="install -d -o bob /var/log/sysjobs/erin"),
     starts_not("its name is taken", "-- true", "exists already and is not this job's", "name-taken",
                before='systemd-run --quiet --unit "sysjobs-$id" sleep infinity', exit_code=None),
     # Ended by sysjobs.
