@@ -36,12 +36,15 @@ def is_effect(event: str, arguments: tuple[object, ...]) -> bool:
 
 
 class Fuse:
-    """Memory that daemons and rig share: how many effects the living one has left, and its successor."""
+    """Memory that daemons and rig share: how many effects there were, and which are to be the last ones.
 
-    _LEFT, _NEXT, _DEATHS = 0, 8, 16
+    Each field is written by one side while a daemon runs: what the other one writes meanwhile isn't undone.
+    """
+
+    _COUNT, _DEATHS, _FIRST, _SECOND = 0, 8, 16, 24
 
     def __init__(self) -> None:
-        self._shared = mmap.mmap(-1, 24)
+        self._shared = mmap.mmap(-1, 32)
 
     def _get(self, offset: int) -> int:
         value: int = struct.unpack_from("q", self._shared, offset)[0]
@@ -57,20 +60,21 @@ class Fuse:
 
     def set(self, first: int, second: int = 0) -> None:
         """Have the daemon die before its `first` effect from now, the one after it before its `second`."""
+        self._set(self._FIRST, 0)
+        self._set(self._SECOND, second)
         self._set(self._DEATHS, 0)
-        self._set(self._NEXT, second)
-        self._set(self._LEFT, first)
+        self._set(self._FIRST, self._get(self._COUNT) + first if first else 0)
 
     def burn(self, event: str, arguments: tuple[object, ...]) -> None:
         """An audit hook of the daemon."""
-        left = self._get(self._LEFT)
-        if left and is_effect(event, arguments):
-            if left == 1:
-                self._set(self._LEFT, self._get(self._NEXT))
-                self._set(self._NEXT, 0)
-                self._set(self._DEATHS, self.deaths + 1)
+        if is_effect(event, arguments):
+            count, deaths = self._get(self._COUNT) + 1, self.deaths
+            last = self._get((self._FIRST, self._SECOND)[deaths]) if deaths < 2 else 0
+            if last and self._get(self._FIRST) and count >= last:
+                self._set(self._COUNT, 0)
+                self._set(self._DEATHS, deaths + 1)
                 os.kill(os.getpid(), signal.SIGKILL)
-            self._set(self._LEFT, left - 1)
+            self._set(self._COUNT, count)
 
 
 class Rig:
