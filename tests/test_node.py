@@ -154,19 +154,21 @@ def test_the_end_leaves_nothing(suite: str, node: Node) -> None:
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_a_program_that_is_stopped_leaves_nothing(suite: str, node: Node, signum: signal.Signals) -> None:
-    before = {state.name for state in NodeState.existing()}
     # The node's command ignores a Ctrl-C here, as one may.
-    script = "trap '' INT; echo up; exec sleep 4714"
+    script = "trap '' INT; cat /proc/sys/kernel/hostname; exec sleep 4714"
     command = [sys.executable, str(PROGRAM), "run", "--suite", suite, "--", "sh", "-c", script]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL) as program:
         assert program.stdout is not None
-        assert program.stdout.readline() == b"up\n"
-        (name,) = {state.name for state in NodeState.existing()} - before
-        program.send_signal(signum)
-        if signum == signal.SIGINT:
-            # Ctrl-C is the command's to handle; what ends the program then is something stronger.
-            program.send_signal(signal.SIGTERM)
-        program.wait(60)
+        name = program.stdout.readline().decode().strip()
+        try:
+            assert name in {state.name for state in NodeState.existing()}
+            program.send_signal(signum)
+            if signum == signal.SIGINT:
+                # Ctrl-C is the command's to handle; what ends the program then is something stronger.
+                program.send_signal(signal.SIGTERM)
+            program.wait(60)
+        finally:
+            program.kill()
     if signum == signal.SIGKILL:
         # Nobody could clean up: the kernel ends the node, and the next one removes its folder.
         wait_until(lambda: not _mentions(name))

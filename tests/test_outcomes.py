@@ -305,8 +305,10 @@ def test_whom_to_believe(node: Node, user: str, command: str, code: str) -> None
     # It stays, as earlyoom does: of who was gone when it took in the line, journald doesn't know the slice.
     act = f"{SAY.format(pid=pid)}; kill {pid}; exec sleep 1000"
     with node.spawn([*shlex.split(command), "sh", "-c", act], user=user) as says:
-        queue.wait(job)
-        says.kill()
+        try:
+            queue.wait(job)
+        finally:
+            says.kill()
     node.run(["systemctl", "stop", "early"], check=False)
     assert (queue.show(job)["reason_code"], queue.show(job)["signal"]) == (code, 15)
 
