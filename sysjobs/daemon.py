@@ -1,4 +1,4 @@
-"""sysjobsd: puts the parts together and runs the loop over sockets, systemd's signals and timers.
+"""The daemon: puts the parts together and runs the loop over sockets, systemd's signals and timers.
 
 It may die at any instruction: what it promised is on disk, and the next start reconciles it with the units.
 """
@@ -11,35 +11,29 @@ import logging
 import os
 import signal
 import socket
-import stat
-import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from sysjobs import __version__, introspection
+from sysjobs import introspection
 from sysjobs.capacity import capacity
-from sysjobs.config import SYSTEM, Paths, Settings, read_settings
+from sysjobs.config import Paths, Settings, read_settings
 from sysjobs.engine import Answer, ConnectionLost
 from sysjobs.engine.files import JobFiles
 from sysjobs.engine.systemd import Systemd
-from sysjobs.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, SysjobsError
+from sysjobs.errors import EXIT_FAILED, EXIT_OK, SysjobsError
 from sysjobs.handlers import Handlers
 from sysjobs.jobs import Job, Reason
 from sysjobs.listener import Listener
 from sysjobs.ports import StorageFailed
 from sysjobs.queue import Queue
-from sysjobs.rescue import put_back, repair_database
 from sysjobs.room import FileSystems
 from sysjobs.server import Server
-from sysjobs.service import Notifier, listening_socket, start_logging
+from sysjobs.service import Notifier
 from sysjobs.store import Store
 from sysjobs.store.database import damaged
 
 log = logging.getLogger(__name__)
-
-EXIT_CONFIG = 78
-"""Starting again won't help (EX_CONFIG); the unit has it in RestartPreventExitStatus=."""
 
 CHECK_EVERY = 60.0
 """Seconds between two looks at all units, for what no signal told. A reload is another one."""
@@ -48,6 +42,7 @@ RETRY = 1.0
 
 NO_SYSTEMD = Reason("no-systemd", "Waits for systemd, which doesn't answer for now.")
 NO_DATABASE = Reason("no-database", "Waits until the queue's database can be written again.")
+STOPPING = Reason("stopping", "Waits for sysjobsd, which is being stopped.")
 
 
 class SystemClock:
@@ -103,10 +98,18 @@ class Daemon:
             await self._stop.wait()
         finally:
             self._notifier.tell("STOPPING=1")
-            with contextlib.suppress(ConnectionLost):
-                self._engine.note_shutdown()
             listener.close()
+            if self._exit_code == EXIT_OK:
+                self._wind_up()
         return self._exit_code
+
+    def _wind_up(self) -> None:
+        """Write what is known by now and start nothing more: what is open over a reboot counts as begun."""
+        with contextlib.suppress(ConnectionLost):
+            self._engine.note_shutdown()
+        self._take_events()
+        self._queue.disconnected(STOPPING)
+        self._flush()
 
     def close(self) -> None:
         """Only when the loop has stopped: what is ready in its last round is still answered."""
@@ -346,53 +349,3 @@ class Daemon:
         if status != self._status:
             self._status = status
             self._notifier.tell(f"STATUS={status}")
-
-
-def _make_directories(paths: Paths) -> None:
-    for directory, mode in ((paths.database.parent, 0o700), (paths.scripts, 0o711), (paths.logs, 0o755)):
-        directory.mkdir(parents=True, exist_ok=True)
-        if stat.S_IMODE(directory.stat().st_mode) != mode:
-            directory.chmod(mode)
-
-
-_USAGE = """Usage: sysjobsd [--check | --repair | --version]
-It is started by systemd: systemctl start sysjobsd.socket
-With --check it reads the settings, says what is wrong with them, and ends. With --repair it saves what can be
-read of a damaged database into a new one, and keeps the damaged file; the daemon has to be stopped for that.
-"""
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    arguments = sys.argv[1:] if arguments is None else arguments
-    if arguments == ["--version"]:
-        sys.stdout.write(f"sysjobsd {__version__}\n")
-        return EXIT_OK
-    if arguments in (["-h"], ["--help"]):
-        sys.stdout.write(_USAGE)
-        return EXIT_OK
-    if arguments not in ([], ["--check"], ["--repair"]):
-        sys.stderr.write(_USAGE)
-        return EXIT_USAGE
-    start_logging()
-    try:
-        if arguments == ["--repair"]:
-            repair_database(SYSTEM)
-            return EXIT_OK
-        if arguments:
-            capacity(read_settings(SYSTEM.settings))
-            return EXIT_OK
-        _make_directories(SYSTEM)
-        put_back(SYSTEM)
-        loop = asyncio.new_event_loop()
-        with (
-            contextlib.closing(loop),
-            contextlib.closing(Daemon(SYSTEM, read_settings(SYSTEM.settings), loop)) as daemon,
-        ):
-            return loop.run_until_complete(daemon.run(listening_socket(SYSTEM)))
-    except SysjobsError as error:
-        log.error("%s %s", error.message, error.hint)
-        return EXIT_FAILED if arguments == ["--repair"] else EXIT_CONFIG
-    except OSError as error:
-        log.error("can't start: %s: %s", error.filename or "socket", error.strerror)
-        return EXIT_FAILED
-    return EXIT_OK

@@ -49,10 +49,10 @@ class Reason:
 
 
 REBOOTED = Reason("reboot", "The machine was shut down or rebooted while it ran.")
-CUT_OFF = Reason(
-    "power-cut",
-    "The machine went down while it ran, with no shutdown on record: most likely a power cut or a crash.",
-)
+REBOOTED_AT_START = Reason("reboot", "The machine was shut down or rebooted as it was being started.")
+_CUT_OFF = "The machine went down {}, with no shutdown on record: most likely a power cut or a crash."
+CUT_OFF = Reason("power-cut", _CUT_OFF.format("while it ran"))
+CUT_OFF_AT_START = Reason("power-cut", _CUT_OFF.format("as it was being started"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,6 @@ class Queue:
         self.online = False
         self.why_offline: Reason | None = None
         self.watchers = Watchers()
-        self._batch = Batch()
         self._reset()
 
     def _reset(self) -> None:
@@ -155,6 +154,7 @@ class Queue:
             remains.releasing = False
             if remains.kill_at is not None:
                 self._timers.at(remains.kill_at, job_id)
+                self._do(self._engine.await_empty, self.jobs[job_id])
         self.check()
         self.sweep()
         for job in self.jobs.values():

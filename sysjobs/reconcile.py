@@ -8,7 +8,9 @@ from __future__ import annotations
 from sysjobs.engine import Boot, Observation
 from sysjobs.jobs import (
     CUT_OFF,
+    CUT_OFF_AT_START,
     REBOOTED,
+    REBOOTED_AT_START,
     Ended,
     Event,
     Job,
@@ -42,5 +44,10 @@ def lost_to_reboot(job: Job, boot: Boot) -> Ended | None:
     if not job.status.launched or job.boot_id == boot.id:
         return None
     ended = max(boot.began, job.running_at or job.started_at or boot.began)
-    reason = REBOOTED if job.boot_id == boot.shut_down else CUT_OFF
+    # Without its unit's id nobody knows whether it had begun, and so it must not begin again.
+    known = job.invocation_id is not None
+    if job.boot_id == boot.shut_down:
+        reason = REBOOTED if known else REBOOTED_AT_START
+    else:
+        reason = CUT_OFF if known else CUT_OFF_AT_START
     return Ended(ended, Outcome(Status.FAILED_DRIVER, reason))

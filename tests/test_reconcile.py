@@ -9,7 +9,9 @@ import pytest
 from sysjobs.engine import Boot, Observation
 from sysjobs.jobs import (
     CUT_OFF,
+    CUT_OFF_AT_START,
     REBOOTED,
+    REBOOTED_AT_START,
     Ended,
     Event,
     Exit,
@@ -76,7 +78,9 @@ REBOOTS = [
     ("is over", queued(Status.FAILED, boot_id=BOOT), Boot("other"), None),
     ("this boot", RUNNING, Boot(BOOT), None),
     ("an earlier boot, cut off", RUNNING, Boot("other"), CUT_OFF),
-    ("setup, cut off", SETTING_UP, Boot("other"), CUT_OFF),
+    ("setup, cut off", replace(SETTING_UP, invocation_id=INVOCATION), Boot("other"), CUT_OFF),
+    ("just asked for, cut off", JUST_LAUNCHED, Boot("other"), CUT_OFF_AT_START),
+    ("just asked for, shut down", JUST_LAUNCHED, Boot("other", shut_down=BOOT), REBOOTED_AT_START),
     ("an earlier boot, shut down", RUNNING, Boot("other", shut_down=BOOT), REBOOTED),
     ("an earlier boot, before one that was shut down", RUNNING, Boot("other", shut_down="x"), CUT_OFF),
 ]

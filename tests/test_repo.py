@@ -70,6 +70,7 @@ LAYERS: dict[str, list[set[str]]] = {
             "sysjobs.engine.boot",
             "sysjobs.engine.bus",
             "sysjobs.engine.cgroups",
+            "sysjobs.engine.control",
             "sysjobs.engine.files",
             "sysjobs.engine.journal",
             "sysjobs.engine.kept",
@@ -84,7 +85,7 @@ LAYERS: dict[str, list[set[str]]] = {
     ],
     "entry": [
         {"sysjobs.__main__", "sysjobs.cli.*"},
-        {"sysjobs.daemon", "sysjobs.rescue"},
+        {"sysjobs.daemon", "sysjobs.rescue", "sysjobs.sysjobsd"},
     ],
 }
 NOT_FOR_THE_CLI = {
@@ -97,13 +98,14 @@ NOT_FOR_THE_CLI = {
     "sysjobs.selection",
     "sysjobs.server",
     "sysjobs.store.*",
+    "sysjobs.sysjobsd",
     "sysjobs.turns",
 }
 # What isn't Python's own, or is I/O of a kind that has one place, and who alone may import it.
 OWNERS = {
     "pystemd": {"sysjobs.engine.bus"},
     "sqlite3": {"sysjobs.store.*"},
-    "asyncio": {"sysjobs.daemon", "sysjobs.listener", "sysjobs.server", "sysjobs.turns"},
+    "asyncio": {"sysjobs.daemon", "sysjobs.listener", "sysjobs.server", "sysjobs.sysjobsd", "sysjobs.turns"},
     "click": {"sysjobs.cli.*"},
     "tabulate": {"sysjobs.cli.*"},
     "psutil": {"sysjobs.capacity"},

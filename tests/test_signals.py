@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sysjobs.engine.signals import SERVICE, UNIT, UNLOADED, Signal, Tracked, take_in
+from sysjobs.engine.signals import SERVICE, UNIT, UNLOADED, Signal, Tracked, take_in, tell_stop
 from sysjobs.engine.units import Unit
 from sysjobs.jobs import Status
 from tests.models import queued
@@ -82,5 +82,8 @@ def test_a_reset_is_not_how_a_unit_ended(cut: int) -> None:
 )
 def test_stopped_by_somebody(signals: list[Signal], stopped: bool) -> None:
     tracked = followed()
+    assert tell_stop(signals, tracked[42]) is stopped
+    assert tracked == followed()
     take_in(tracked, signals)
     assert tracked[42].stopped is stopped
+    assert tell_stop([], tracked[42]) is stopped

@@ -169,5 +169,5 @@ def test_the_machine_goes_down_and_comes_up(vm: Vm, code: str, said: str) -> Non
     lost = queue.show(running)
     assert (lost["status"], lost["reason_code"]) == ("FAILED_DRIVER", code)
     assert lost["reason"].startswith(said), lost["reason"]
-    assert queue.wait(waiting, timeout=120) == 0
+    assert queue.wait(waiting, timeout=120) == 0, queue.show(waiting)
     assert alice.file("ran") == "ran\n"

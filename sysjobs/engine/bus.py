@@ -142,9 +142,9 @@ class Bus:
         self._muted.add(_unit_path(unit))
 
     @property
-    def has_signals(self) -> bool:
-        """Whether signals came during a call, which no poll of the descriptor would show."""
-        return bool(self._signals)
+    def pending(self) -> Sequence[Signal]:
+        """Signals that came during calls, which no poll of the descriptor would show."""
+        return self._signals
 
     def signals(self) -> list[Signal]:
         """What came since the last call."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sysjobs.engine.units import Unit, job_id_of, updated
@@ -56,3 +56,10 @@ def take_in(tracked: Mapping[int, Tracked], signals: Iterable[Signal]) -> tuple[
                 one.stopped = True
             changed[job_id] = None
     return list(changed), list(unloaded)
+
+
+def tell_stop(signals: Iterable[Signal], one: Tracked) -> bool:
+    """Whether signals that are still to be taken in say that it was stopped, which no later look can."""
+    probe = replace(one)
+    take_in({one.job.id: probe}, signals)
+    return probe.stopped

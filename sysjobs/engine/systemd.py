@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import functools
 import logging
 import select
 import signal
@@ -13,7 +12,15 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from sysjobs.engine import ConnectionLost, Observation, StartFailed, StartPostponed, StartResult, Swept
+from sysjobs.engine import (
+    ConnectionLost,
+    Observation,
+    StartFailed,
+    StartPostponed,
+    StartResult,
+    Swept,
+    control,
+)
 from sysjobs.engine.boot import leave_note, read_boot
 from sysjobs.engine.bus import Bus, CallFailed, Knock
 from sysjobs.engine.cgroups import EmptyWatch, children, controllers, is_populated
@@ -23,7 +30,7 @@ from sysjobs.engine.kept import KeptUnits
 from sysjobs.engine.oom import OomKill
 from sysjobs.engine.outcome import Seen, asks_journal, end_time, has_ended, outcome, refusal, victim
 from sysjobs.engine.script import Traces
-from sysjobs.engine.signals import SERVICE, UNIT, Tracked, take_in
+from sysjobs.engine.signals import SERVICE, UNIT, Tracked, take_in, tell_stop
 from sysjobs.engine.units import (
     INFINITY,
     Unit,
@@ -52,7 +59,7 @@ class Systemd:
     def __init__(self, address: str, files: JobFiles, shutdown: Path, keep_failed: int) -> None:
         self.boot = read_boot(shutdown)
         self._shutdown = shutdown
-        self.kept = KeptUnits(keep_failed, functools.partial(self._ask, "ResetFailedUnit", "s"))
+        self.kept = KeptUnits(keep_failed, lambda unit: control.reset_failed(self.bus, unit))
         self._address = address
         self._files = files
         self._tracked: dict[int, Tracked] = {}
@@ -101,7 +108,7 @@ class Systemd:
 
     @property
     def has_events(self) -> bool:
-        return self._bus is not None and (self._bus.has_signals or self._emptying.has_some)
+        return self._bus is not None and (bool(self._bus.pending) or self._emptying.has_some)
 
     # Doing
 
@@ -138,43 +145,18 @@ class Systemd:
             return
         if job.has_setup:
             self._files.mark_ending(job)
-        if self._has_not_begun(job):
-            # A signal would find nobody, and the job begin after it.
-            self._ask("StopUnit", "ss", job.unit, "replace")
-            return
-        # First, and not after the signal: systemd 257 doesn't get over a unit that ends while it is thawed.
-        if self._freezer_state(job) not in (b"", b"running"):
-            self.thaw(job)
-        told = self._kill(job, signal.SIGTERM)
+        told = control.terminate(self.bus, job.unit)
         if tracked is not None:
             tracked.told = told
-        # A process that was stopped (SIGSTOP) sees SIGTERM only once it goes on.
-        self._kill(job, signal.SIGCONT)
 
     def kill(self, job: Job) -> None:
-        self._kill(job, signal.SIGKILL)
-
-    def _kill(self, job: Job, number: signal.Signals) -> bool:
-        return self._ask("KillUnit", "ssi", job.unit, "all", int(number))
+        control.kill(self.bus, job.unit, signal.SIGKILL)
 
     def freeze(self, job: Job) -> None:
-        self._ask("FreezeUnit", "s", job.unit)
+        control.freeze(self.bus, job.unit)
 
     def thaw(self, job: Job) -> None:
-        self._ask("ThawUnit", "s", job.unit)
-
-    def _has_not_begun(self, job: Job) -> bool:
-        """Whether systemd hasn't come to its start yet: jobs of its own have their order."""
-        with suppress(CallFailed):
-            return bool(self.bus.get(job.unit, UNIT, "ActiveState", "s") == b"inactive")
-        return False
-
-    def _freezer_state(self, job: Job) -> bytes:
-        try:
-            return bytes(self.bus.get(job.unit, UNIT, "FreezerState", "s"))
-        except CallFailed as error:
-            log.warning("%s: its freezer can't be read: %s", job.unit, error)
-            return b""
+        control.thaw(self.bus, job.unit)
 
     def release(self, job: Job) -> Observation | None:
         tracked = self._tracked.get(job.id)
@@ -190,15 +172,8 @@ class Systemd:
         if tracked.unit.exited and self._is_empty(job):
             # All that can happen now is that it is unloaded.
             self.bus.mute(job.unit)
-        self._ask("StopUnit", "ss", job.unit, "replace")
+        control.stop(self.bus, job.unit)
         return None
-
-    def _release_again(self, job: Job) -> None:
-        """For a unit that didn't go: it ended while it was thawed, and systemd takes it for frozen."""
-        if self._freezer_state(job) == b"thawing":
-            self.freeze(job)
-        self.thaw(job)
-        self._ask("StopUnit", "ss", job.unit, "replace")
 
     def users(self) -> list[int]:
         slices = children(f"{self._cgroup_root}/sysjobs.slice")
@@ -208,7 +183,7 @@ class Systemd:
         name = user_slice(uid)
         if not is_populated(f"{self._cgroup_root}/sysjobs.slice/{name}"):
             # The slices of its shards go with it.
-            self._ask("StopUnit", "ss", name, "fail")
+            control.stop(self.bus, name, "fail")
 
     def await_empty(self, job: Job) -> None:
         self._emptying.add(job.id, self._cgroup(job))
@@ -222,16 +197,6 @@ class Systemd:
     def sweep(self, jobs: Container[int]) -> Swept:
         loaded = self._loaded()
         return self._files.sweep(lambda job_id: job_id in jobs or job_id in loaded)
-
-    def _ask(self, method: str, signature: str, *values: object) -> bool:
-        """A call that asks for an end state: where it fails, a later look at the unit asks again."""
-        try:
-            self.bus.call(method, signature, *values)
-        except CallFailed as error:
-            if error.number != -errno.ENOENT:
-                log.info("%s %s: %s", method, values[0], error)
-            return False
-        return True
 
     # Seeing
 
@@ -291,9 +256,10 @@ class Systemd:
         if unit is None:
             return self._absent(job)
         tracked = self._tracked.setdefault(job.id, Tracked(job))
+        tracked.stopped = tell_stop(self.bus.pending, tracked)
         tracked.unit = unit
         if tracked.released and unit.active_state == "active" and not unit.has_job:
-            self._release_again(job)
+            control.stop_again(self.bus, job.unit)
         return self._observation(tracked)
 
     def observe_all(self, jobs: Iterable[Job]) -> list[Observation]:

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from sysjobs.config import SYSTEM, Settings
-from sysjobs.daemon import Daemon, _make_directories
+from sysjobs.daemon import Daemon
+from sysjobs.sysjobsd import make_directories
 
 LOG = Path("/var/log/crash.log")
 
@@ -83,7 +84,8 @@ class Rig:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self.fuse = Fuse()
-        _make_directories(SYSTEM)
+        make_directories(SYSTEM)
+        LOG.touch()
         SYSTEM.socket.unlink(missing_ok=True)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.bind(str(SYSTEM.socket))

@@ -59,19 +59,19 @@ class Vm(Machine):
         self._folder = Path(tempfile.mkdtemp(prefix="sysjobs-vm-"))
         self._master: subprocess.Popen[bytes] | None = None
         self._port = 0
+        # Where the console's text begins that is of this boot.
+        self._switched_on = 0
 
     def boot(self) -> None:
         if self._process is not None:
             raise NodeError(f"node {self.name} is on already")
-        # An emulated processor can run into code that the kernel is rewriting on another one. Then it panics,
-        # before it has come to anything of ours.
         for _ in range(BOOTS - 1):
             self._power_on()
             try:
                 self._connect()
                 break
             except NodeError:
-                if b"Kernel panic" not in self.state.console.read_bytes():
+                if not self.panicked:
                     raise
                 self.kill()
         else:
@@ -80,8 +80,24 @@ class Vm(Machine):
         # How it ends says whether a unit failed, which is not for us to judge.
         self.run(["systemctl", "is-system-running", "--wait"], check=False, timeout=BOOT_SECONDS)
 
+    @property
+    def panicked(self) -> bool:
+        """Whether its kernel has given up since it was switched on, for a fault that isn't ours.
+
+        An emulated processor can run into code that the kernel is rewriting on another one, as it does while
+        it boots and when it wakes up.
+        """
+        return b"Kernel panic" in self.state.console.read_bytes()[self._switched_on :]
+
+    def reconnect(self) -> None:
+        """Reach it again where the connection broke."""
+        if self._master is None or self._master.poll() is not None:
+            self._disconnect()
+            self._connect()
+
     def _power_on(self) -> None:
         self._port = _free_port()
+        self._switched_on = self.state.console.stat().st_size if self.state.console.exists() else 0
         tied = [] if self.keep else ["setpriv", "--pdeathsig", "KILL"]
         with self.state.console.open("ab") as console:
             self._process = subprocess.Popen(
