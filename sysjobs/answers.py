@@ -30,6 +30,7 @@ class JobView:
     ended_at: int | None
     cpus: float
     memory: int | None
+    priority: int
     unit: str
     log: str | None
 
@@ -56,6 +57,7 @@ class JobView:
             ended_at=get.integer_or_none("ended_at"),
             cpus=get.number("cpus"),
             memory=get.integer_or_none("memory"),
+            priority=get.integer_or_none("priority") or 0,
             unit=get.text("unit"),
             log=get.text_or_none("log"),
         )

@@ -8,12 +8,13 @@ import re
 import stat
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from sysjobs.errors import ConfigError, SysjobsError
-from sysjobs.resources import parse_cpus, parse_duration, parse_memory
+from sysjobs.limits import Limits
+from sysjobs.resources import MAX_PRIORITY, parse_cpus, parse_duration, parse_memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,9 @@ MAX_FILE = 1 << 20
 """Bytes of a file of settings."""
 
 
+DEFAULT_LIMITS = Limits(pending_per_user=100_000)
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What an administrator may set. Capacity that isn't set is what the machine has."""
@@ -61,7 +65,7 @@ class Settings:
     reserve_memory: int = 0
     grace: float = 30.0
     keep_failed: int = 20
-    pending_per_user: int = 100_000
+    limits: Limits = DEFAULT_LIMITS
 
 
 def _text(parse: Callable[[str, str], Any]) -> Callable[[object, str], Any]:
@@ -94,7 +98,13 @@ _KEYS: dict[str, dict[str, tuple[str, Callable[[object, str], Any]]]] = {
         "keep-failed": ("keep_failed", _count(1000)),
     },
     "limits": {
+        "highest-priority": ("highest_priority", _count(MAX_PRIORITY)),
+        "pending": ("pending", _count(10_000_000)),
         "pending-per-user": ("pending_per_user", _count(10_000_000)),
+        "running": ("running", _count(1_000_000)),
+        "running-per-user": ("running_per_user", _count(1_000_000)),
+        "cpus-per-user": ("cpus_per_user", _text(parse_cpus)),
+        "memory-per-user": ("memory_per_user", _text(parse_memory)),
     },
 }
 
@@ -111,7 +121,8 @@ def read_settings(path: Path) -> Settings:
             why = error.strerror if isinstance(error, OSError) else error
             raise ConfigError(f"{file} can't be read: {why}.", "Make it a readable text file.") from None
         values |= _parse(file, text)
-    return Settings(**values)  # type: ignore[arg-type]
+    limits = {name: values.pop(name) for name in [*values] if name in Limits.__slots__}
+    return Settings(**values, limits=replace(DEFAULT_LIMITS, **limits))  # type: ignore[arg-type]
 
 
 def _read(file: Path) -> str:

@@ -32,6 +32,7 @@ from sysjobs.server import Server
 from sysjobs.service import Notifier
 from sysjobs.store import Store
 from sysjobs.store.database import damaged
+from sysjobs.waiting import Waiting
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +77,8 @@ class Daemon:
         self._engine = Systemd(paths.systemd, files, paths.shutdown, settings.keep_failed)
         self._store = Store(paths.database)
         self._room = FileSystems(paths.database, paths.logs, paths.scripts)
-        self._queue = Queue(self._store, self._engine, capacity(settings), clock, self._wake, self._room)
+        waiting = self._waiting = Waiting(clock, self._room, settings.limits)
+        self._queue = Queue(self._store, self._engine, capacity(settings), clock, self._wake, waiting)
         self._handlers = Handlers(
             self._queue, self._store, self._engine, files, settings, clock, paths, self._room, self._look
         )
@@ -275,7 +277,7 @@ class Daemon:
         self._retry(self._reconcile)
 
     def _written(self) -> None:
-        obstacle = self._queue.waiting.obstacle
+        obstacle = self._waiting.obstacle
         code = None if obstacle is None else obstacle.code
         if code != self._obstacle:
             self._obstacle = code
@@ -327,6 +329,7 @@ class Daemon:
         except SysjobsError as error:
             log.error("settings are kept as they were: %s %s", error.message, error.hint)
             return
+        self._waiting.limits = settings.limits
         self._handlers.settings = settings
         self._engine.kept.most = settings.keep_failed
         log.info("settings were read again")

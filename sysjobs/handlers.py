@@ -93,7 +93,7 @@ class Handlers:
             now=self.clock.now(),
         )
         warnings = not_enforced(new.amount, holds_memory=self.engine.holds_memory)
-        job_id = self.queue.submit(new, self.settings.pending_per_user)
+        job_id = self.queue.submit(new)
         exchange.finish({"id": job_id} | ({"warnings": warnings} if warnings else {}))
 
     def list_jobs(self, exchange: Exchange, call: Call) -> None:

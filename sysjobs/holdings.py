@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_left, insort
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sysjobs.jobs import Job
@@ -27,7 +29,13 @@ class Holdings:
     def __init__(self, capacity: Amount) -> None:
         self.capacity = capacity
         self.free = capacity
+        self.version = 0
+        """Another one after each change."""
         self._held: dict[int, Amount] = {}
+        # When each ends at the latest, where that is known, and the same in order.
+        self._end_of: dict[int, int] = {}
+        self._ends: list[tuple[int, int]] = []
+        self._of_user: dict[int, tuple[int, Amount]] = {}
         # How many units, by user and shard.
         self._shards: defaultdict[int, Counter[int]] = defaultdict(Counter)
 
@@ -37,6 +45,7 @@ class Holdings:
     def resize(self, capacity: Amount) -> None:
         self.free += capacity - self.capacity
         self.capacity = capacity
+        self.version += 1
 
     def place(self, uid: int) -> int:
         """The user's first shard that isn't full."""
@@ -50,18 +59,47 @@ class Holdings:
             return
         self._held[job.id] = job.amount
         self.free -= job.amount
+        running, has = self.of_user(job.uid)
+        self._of_user[job.uid] = (running + 1, has + job.amount)
         self._shards[job.uid][job.shard] += 1
+        self.note_end(job)
+
+    def note_end(self, job: Job) -> None:
+        """Take in when a job that holds something ends at the latest."""
+        if job.id not in self._held:
+            return
+        self._drop_end(job.id)
+        if (end := job.ends_by) is not None:
+            self._end_of[job.id] = end
+            insort(self._ends, (end, job.id))
+
+    def _drop_end(self, job_id: int) -> None:
+        self.version += 1
+        if (known := self._end_of.pop(job_id, None)) is not None:
+            del self._ends[bisect_left(self._ends, (known, job_id))]
+
+    def ends(self) -> Iterator[tuple[int, Amount]]:
+        """When something is given back at the latest, in order of that, and what."""
+        return ((at, self._held[job_id]) for at, job_id in self._ends)
+
+    def of_user(self, uid: int) -> tuple[int, Amount]:
+        """How many of the user's jobs hold something, and how much that is."""
+        return self._of_user.get(uid, (0, Amount()))
 
     def give_back(self, job: Job) -> None:
-        amount = self._held.pop(job.id, None)
-        if amount is None:
+        if job.id not in self._held:
             return
         assert job.shard is not None
+        self._drop_end(job.id)
+        amount = self._held.pop(job.id)
         self.free += amount
+        running, has = self._of_user.pop(job.uid)
         self._shards[job.uid][job.shard] -= 1
-        if not self._shards[job.uid].total():
+        if running > 1:
+            self._of_user[job.uid] = (running - 1, has - amount)
+        else:
             del self._shards[job.uid]
 
     def holds(self, uid: int) -> bool:
         """Whether any job of the user holds something."""
-        return uid in self._shards
+        return uid in self._of_user

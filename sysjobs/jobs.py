@@ -110,6 +110,7 @@ class Job:
     time_limit: float | None
     grace: float
     submitted_at: int
+    priority: int = 0
     status: Status = Status.PENDING
     reason: Reason | None = None
     attempt: int = 1
@@ -138,6 +139,13 @@ class Job:
     def ending(self) -> bool:
         """SIGTERM was sent (or is about to be) on our own account."""
         return self.kill_at is not None
+
+    @property
+    def ends_by(self) -> int | None:
+        """When SIGKILL comes at the latest, in CLOCK_MONOTONIC; None: it may run as long as it likes."""
+        if self.kill_at is not None or self.deadline is None:
+            return self.kill_at
+        return self.deadline + int(self.grace * 1_000_000)
 
 
 def unit_name(job_id: int) -> str:

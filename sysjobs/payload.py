@@ -42,6 +42,7 @@ class NewJob:
     grace: float
     submitted_at: int
     payload: Payload
+    priority: int = 0
     key: str | None = None
 
 

@@ -29,7 +29,7 @@ from sysjobs.jobs import (
     transition,
 )
 from sysjobs.payload import NewJob
-from sysjobs.ports import Clock, Room, RowDamaged, Storage, StorageFailed, storage_refusal
+from sysjobs.ports import Clock, RowDamaged, Storage, StorageFailed, storage_refusal
 from sysjobs.reconcile import events_of, lost_to_reboot
 from sysjobs.resources import Amount
 from sysjobs.starts import start
@@ -50,7 +50,7 @@ class Queue:
         capacity: Amount,
         clock: Clock,
         wake: Callable[[], None],
-        room: Room,
+        waiting: Waiting,
     ) -> None:
         self._holdings = Holdings(capacity)
         self._storage = storage
@@ -60,7 +60,7 @@ class Queue:
         self._timers = Timers()
         self._idle_users = LastTimers()
         self._graces = Graces()
-        self.waiting = Waiting(clock, room)
+        self.waiting = waiting
         # Jobs that the database has lost, and whose units are there.
         self.strangers: set[int] = set()
         self.online = False
@@ -77,14 +77,13 @@ class Queue:
 
     # Requests
 
-    def submit(self, new: NewJob, most_pending: int) -> int:
+    def submit(self, new: NewJob) -> int:
         """Accept a job; its id. It is on disk once the replies given to `after_commit` are called."""
         if new.key is not None and (known := self._storage.find_key(new.uid, new.key)) is not None:
             return known
         # Whatever becomes of it, the daemon has a look around.
         self._wake()
-        self.waiting.admit(new.amount, self._holdings)
-        self.waiting.refuse_beyond(most_pending, new.uid)
+        self.waiting.admit(new, self._holdings)
         try:
             job = self._storage.add(new)
         except self._storage.failure as error:
@@ -197,7 +196,7 @@ class Queue:
     def _requeue(self, before: Job, job: Job) -> None:
         """Put a job that was to be started, and wasn't, back to where it stood."""
         self._give_back(before)
-        self.waiting.put_back(job)
+        self.waiting.add(job)
 
     def _adopt(self, seen: Observation) -> Job | None:
         """An ended job whose unit is still there; None for a unit that the database knows nothing of."""
@@ -262,6 +261,7 @@ class Queue:
             self._forget(changed)
         if (changed.deadline, changed.kill_at) != (job.deadline, job.kill_at):
             self._set_timers(changed)
+            self._holdings.note_end(changed)
 
     def _do(self, action: Callable[..., object], *arguments: object) -> None:
         """Once all that has changed is on disk."""

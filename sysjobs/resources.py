@@ -16,6 +16,9 @@ DEFAULT_CPUS = 500
 MIN_MEMORY, MAX_MEMORY = 1 << 20, 1 << 60
 """No program starts in less; who asks for it forgot the unit."""
 
+MAX_PRIORITY = 1000
+"""And the lowest is as far below 0."""
+
 MAX_SECONDS = 100 * 365 * 86400
 
 _UNITS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}

@@ -1,38 +1,172 @@
-"""Pure: which waiting jobs start now. First come, first served: the head of the queue is never overtaken."""
+"""Pure: which waiting jobs start now, and what the others wait for.
+
+In turn, as long as they fit. The first that doesn't is the head of the queue. It has a reservation: when it
+can start at the latest, and what is left beside it then. A later job starts before it only where that can't
+put the head off (EASY backfill, Lifka 1995): its time limit ends it by then, or it takes no more than what is
+left. Where the head waits for jobs without a time limit, nobody knows when they end, and what is left is what
+the head doesn't need of what is free now.
+"""
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from sysjobs.errors import Refused
-from sysjobs.jobs import Job
-from sysjobs.resources import Amount, describe, format_cpus, format_memory
+from sysjobs.holdings import Holdings
+from sysjobs.jobs import Job, Reason
+from sysjobs.limits import Limits
+from sysjobs.pending import Kind, Pending, kind_of
+from sysjobs.resources import Amount, describe, format_cpus, format_duration, format_memory
+
+LOOKS = 1000
+"""Lines that are looked at behind the head, so that a long queue of jobs that all differ costs no more."""
 
 
-def choose(pending: Iterable[Job], free: Amount, capacity: Amount, most: int) -> list[Job]:
-    """The first jobs of the queue that fit into what is free, `most` of them at most.
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """When the head of the queue can start at the latest (None: nobody knows), and what is left beside it."""
 
-    One that asks for more than the node has by now holds up nobody: it can't start in any case.
+    at: int | None
+    left: Amount
+
+
+def reservation(asked: Amount, free: Amount, ends: Iterable[tuple[int, Amount]]) -> Reservation:
+    """For a job that doesn't fit into what is free. `ends`: when running jobs end at the latest, in order."""
+    now_free = free
+    for at, amount in ends:
+        free += amount
+        if asked.fits(free):
+            return Reservation(at, free - asked)
+    left = now_free - asked
+    return Reservation(None, Amount(max(left.cpus, 0), max(left.memory, 0)))
+
+
+class _Plan:
+    """What is free, what users have and when jobs end, as more and more of them are chosen."""
+
+    def __init__(self, holdings: Holdings, limits: Limits, now: int) -> None:
+        self.free = holdings.free
+        self._holdings = holdings
+        self._limits = limits
+        self._now = now
+        self._chosen: list[Kind] = []
+
+    def broken(self, kind: Kind) -> str | None:
+        """Which limit of its user keeps one more of these from starting."""
+        running, has = self._holdings.of_user(kind.uid)
+        for other in self._chosen:
+            if other.uid == kind.uid:
+                running, has = running + 1, has + other.amount
+        return self._limits.broken(running, has, kind.amount)
+
+    @property
+    def full(self) -> str | None:
+        """Why none can start at all."""
+        return self._limits.full(len(self._holdings) + len(self._chosen))
+
+    def take(self, kind: Kind) -> None:
+        self.free -= kind.amount
+        self._chosen.append(kind)
+
+    def reserve(self, asked: Amount) -> Reservation:
+        chosen = [
+            (self._now + kind.longest, kind.amount) for kind in self._chosen if kind.longest is not None
+        ]
+        ends = heapq.merge(self._holdings.ends(), sorted(chosen, key=_end), key=_end)
+        return reservation(asked, self.free, ends)
+
+
+def _end(entry: tuple[int, Amount]) -> int:
+    return entry[0]
+
+
+def choose(
+    pending: Pending, holdings: Holdings, limits: Limits, now: int, most: int, looks: int = LOOKS
+) -> list[int]:
+    """The jobs that start now, `most` of them at most. `now` is in microseconds of CLOCK_MONOTONIC.
+
+    One that asks for more than the node has by now, or whose user has enough, holds up nobody.
     """
-    chosen: list[Job] = []
-    for job in pending:
-        if not job.amount.fits(capacity):
-            continue
-        if len(chosen) == most or not job.amount.fits(free):
+    chosen: dict[int, None] = {}
+    plan = _Plan(holdings, limits, now)
+    head: Kind | None = None
+    reserved: Reservation | None = None
+    for job_id, kind in pending.in_turn(chosen):
+        if len(chosen) == most or plan.full:
             break
-        chosen.append(job)
-        free -= job.amount
-    return chosen
+        if head is not None:
+            if not looks:
+                break
+            looks -= 1
+        if not kind.amount.fits(plan.free):
+            if head is None and kind.amount.fits(holdings.capacity) and not plan.broken(kind):
+                head = kind
+            continue
+        if plan.broken(kind):
+            continue
+        if head is not None:
+            reserved = reserved or plan.reserve(head.amount)
+            left = _beside(reserved, kind, now)
+            if left is None:
+                continue
+            reserved = replace(reserved, left=left)
+        plan.take(kind)
+        chosen[job_id] = None
+    return [*chosen]
 
 
-def why_waiting(job: Job, head: Job, free: Amount, capacity: Amount) -> str:
-    """What a pending job waits for, in a sentence."""
-    if not job.amount.fits(capacity):
+def _beside(reserved: Reservation, kind: Kind, now: int) -> Amount | None:
+    """What is left beside the head if one of these starts now; None if that could put the head off."""
+    if reserved.at is not None and kind.longest is not None and now + kind.longest <= reserved.at:
+        return reserved.left
+    return reserved.left - kind.amount if kind.amount.fits(reserved.left) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """The head of the queue, which nobody overtakes, and what it waits for. None: nobody waits."""
+
+    head: int | None = None
+    reserved: Reservation | None = None
+
+
+def outlook(pending: Pending, holdings: Holdings, limits: Limits, now: int) -> Outlook:
+    """As it is once all that can start has started."""
+    plan = _Plan(holdings, limits, now)
+    for job_id, kind in pending.in_turn():
+        if kind.amount.fits(holdings.capacity) and not plan.broken(kind):
+            return Outlook(job_id, None if kind.amount.fits(plan.free) else plan.reserve(kind.amount))
+    return Outlook()
+
+
+def why_waiting(job: Job, seen: Outlook, holdings: Holdings, limits: Limits, now: int) -> Reason:
+    """What a pending job waits for."""
+    kind = kind_of(job)
+    capacity = holdings.capacity
+    if not kind.amount.fits(capacity):
         have = describe(capacity)
-        return f"Asks for more than jobs may have here by now, {have}: cancel it, or wait for more."
-    if job.id != head.id:
-        return f"Waits behind job {head.id}, the head of the queue."
-    asked, left = job.amount, Amount(max(free.cpus, 0), max(free.memory, 0))
+        text = f"Asks for more than jobs may have here by now, {have}: cancel it, or wait for more."
+        return Reason("resources", text)
+    plan = _Plan(holdings, limits, now)
+    limited = plan.broken(kind) or plan.full
+    if limited is not None:
+        return Reason("limits", limited)
+    soon = ""
+    if seen.reserved is not None and seen.reserved.at is not None:
+        soon = format_duration(max(seen.reserved.at - now, 0) // 1_000_000)
+    if job.id != seen.head:
+        when = f", which can start in {soon} at the latest" if soon else ""
+        return Reason("resources", f"Waits behind job {seen.head}, the head of the queue{when}.")
+    when = f" It can start in {soon} at the latest." if soon else ""
+    return Reason("resources", _lacks(kind.amount, holdings) + when)
+
+
+def _lacks(asked: Amount, holdings: Holdings) -> str:
+    """What isn't free of what is asked for."""
+    capacity = holdings.capacity
+    left = Amount(max(holdings.free.cpus, 0), max(holdings.free.memory, 0))
     if asked.cpus > left.cpus:
         of_all = f"{format_cpus(left.cpus)} of the node's {format_cpus(capacity.cpus)}"
         return f"Waits for CPUs: asks for {format_cpus(asked.cpus)}; {of_all} are free."

@@ -11,11 +11,11 @@ from sysjobs.engine.script import SHELL
 from sysjobs.errors import Refused
 from sysjobs.payload import NewJob, Payload
 from sysjobs.protocol import Params
-from sysjobs.resources import DEFAULT_CPUS, Amount, parse_cpus, parse_duration, parse_memory
+from sysjobs.resources import DEFAULT_CPUS, MAX_PRIORITY, Amount, parse_cpus, parse_duration, parse_memory
 from sysjobs.selectors import ByName, parse_selector
 
 SPEC_KEYS = frozenset(
-    ("command", "shell", "name", "cpus", "memory", "time", "grace", "setup", "workdir", "env")
+    ("command", "shell", "name", "cpus", "memory", "priority", "time", "grace", "setup", "workdir", "env")
 )
 CONTEXT_KEYS = frozenset(("environment", "umask", "limits"))
 
@@ -79,7 +79,18 @@ def new_job(
         submitted_at=now,
         payload=payload,
         key=key,
+        priority=_priority(spec.integer("priority") or 0),
     )
+
+
+def _priority(asked: int) -> int:
+    if not -MAX_PRIORITY <= asked <= MAX_PRIORITY:
+        raise Refused(
+            f"--priority {asked} is out of range.",
+            f"Give a number from -{MAX_PRIORITY} to {MAX_PRIORITY}; the highest starts first.",
+            code="bad-priority",
+        )
+    return asked
 
 
 def _payload(spec: Params, context: Params) -> Payload:

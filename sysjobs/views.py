@@ -28,6 +28,7 @@ def job_view(job: Job, *, log: str | None, why: Reason | None) -> dict[str, obje
         "ended_at": job.ended_at,
         "cpus": job.amount.cpus / 1000,
         "memory": job.amount.memory or None,
+        "priority": job.priority,
         "unit": job.unit,
         "log": log,
     }

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from sysjobs import scheduler
 from sysjobs.errors import Unavailable
 from sysjobs.holdings import Holdings
 from sysjobs.jobs import Job, Reason
+from sysjobs.limits import Limits
+from sysjobs.payload import NewJob
 from sysjobs.pending import Pending
 from sysjobs.ports import Clock, Room
-from sysjobs.resources import Amount
+from sysjobs.scheduler import Outlook
 
 STARTS_AT_ONCE = 16
 """Units asked for between two looks at the sockets: each takes PID 1 one or two milliseconds."""
@@ -20,9 +20,10 @@ POSTPONE = 2_000_000
 
 
 class Waiting:
-    """In the order in which they were submitted."""
+    """In the order in which they are to start."""
 
-    def __init__(self, clock: Clock, room: Room) -> None:
+    def __init__(self, clock: Clock, room: Room, limits: Limits) -> None:
+        self.limits = limits
         self._clock = clock
         self._room = room
         self._jobs: dict[int, Job] = {}
@@ -30,6 +31,8 @@ class Waiting:
         # What keeps all of them from starting for a while.
         self.obstacle: Reason | None = None
         self._again_at = 0
+        # What was seen of the queue as it is, and the version of the holdings that was of.
+        self._seen: tuple[int, Outlook] | None = None
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -37,39 +40,39 @@ class Waiting:
     def clear(self) -> None:
         self._jobs.clear()
         self._pending = Pending()
+        self._seen = None
 
     def add(self, job: Job) -> None:
         self._jobs[job.id] = job
         self._pending.add(job)
-
-    def put_back(self, job: Job) -> None:
-        """One that was chosen and could not be started, to where it stood."""
-        self._jobs[job.id] = job
-        self._pending.add_first(job)
+        self._seen = None
 
     def discard(self, job: Job) -> None:
         self._jobs.pop(job.id, None)
         self._pending.remove(job.id)
+        self._seen = None
 
-    def refuse_beyond(self, most: int, uid: int) -> None:
-        self._pending.refuse_beyond(most, uid)
-
-    def admit(self, amount: Amount, holdings: Holdings) -> None:
-        """Raise Refused for a new job that can never start here, Unavailable where there is no room."""
-        scheduler.refuse_infeasible(amount, holdings.capacity)
+    def admit(self, new: NewJob, holdings: Holdings) -> None:
+        """Raise Refused for one that can't be here, Unavailable where there is no room."""
+        scheduler.refuse_infeasible(new.amount, holdings.capacity)
+        self.limits.refuse_amount(new.amount)
+        self.limits.refuse_priority(new.priority, new.uid)
         if (short := self._room.to_submit()) is not None:
             hint = "See to that, and submit again. What was submitted before is not lost."
             raise Unavailable(short, hint, code="no-room")
+        self.limits.refuse_pending(self._pending.of_user(new.uid), len(self._pending))
 
     def choose(self, holdings: Holdings) -> list[Job]:
         """Those that start now."""
-        if self._clock.monotonic() < self._again_at:
+        now = self._clock.monotonic()
+        if now < self._again_at:
             return []
         self._again_at, self.obstacle = 0, None
-        chosen = scheduler.choose(self._in_order(), holdings.free, holdings.capacity, STARTS_AT_ONCE)
-        if chosen and (short := self._room.to_start()) is not None:
+        ids = scheduler.choose(self._pending, holdings, self.limits, now, STARTS_AT_ONCE)
+        if ids and (short := self._room.to_start()) is not None:
             self.postpone(Reason("no-room", f"{short} Jobs start once there is room."))
             return []
+        chosen = [self._jobs[job_id] for job_id in ids]
         for job in chosen:
             self.discard(job)
         return chosen
@@ -87,11 +90,7 @@ class Waiting:
         """What one of them waits for."""
         if self.obstacle is not None and job.amount.fits(holdings.capacity):
             return self.obstacle
-        head = next(self._feasible(holdings), job)
-        return Reason("resources", scheduler.why_waiting(job, head, holdings.free, holdings.capacity))
-
-    def _feasible(self, holdings: Holdings) -> Iterator[Job]:
-        return (job for job in self._in_order() if job.amount.fits(holdings.capacity))
-
-    def _in_order(self) -> Iterator[Job]:
-        return map(self._jobs.__getitem__, self._pending)
+        now = self._clock.monotonic()
+        if self._seen is None or self._seen[0] != holdings.version:
+            self._seen = (holdings.version, scheduler.outlook(self._pending, holdings, self.limits, now))
+        return scheduler.why_waiting(job, self._seen[1], holdings, self.limits, now)

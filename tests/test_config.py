@@ -9,6 +9,7 @@ import pytest
 
 from sysjobs.config import Settings, read_settings
 from sysjobs.errors import ConfigError
+from sysjobs.limits import Limits
 
 
 @pytest.fixture
@@ -31,7 +32,12 @@ READ = [
     ),
     ("[jobs]\ngrace = '1m30s'\nkeep-failed = 0\n", Settings(grace=90.0, keep_failed=0)),
     ("[jobs]\ngrace = 5\n", Settings(grace=5.0)),
-    ("[limits]\npending-per-user = 5\n", Settings(pending_per_user=5)),
+    ("[limits]\npending-per-user = 5\n", Settings(limits=Limits(pending_per_user=5))),
+    (
+        "[limits]\nhighest-priority = 0\npending = 9\nrunning = 8\nrunning-per-user = 7\n"
+        "cpus-per-user = 1.5\nmemory-per-user = '1G'\n",
+        Settings(limits=Limits(0, 9, 100_000, 8, 7, 1500, 1 << 30)),
+    ),
     ("jobs.grace = 5\n", Settings(grace=5.0)),
     ("node = {cpus = 2}\n", Settings(cpus=2000)),
 ]

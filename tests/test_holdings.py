@@ -37,7 +37,9 @@ def test_what_is_free_is_what_nobody_holds(steps: list[tuple[str, int, int]]) ->
         assert holdings.free == NODE - sum((each.amount for each in held.values()), Amount())
         assert len(holdings) == len(held)
         for user in (0, 1000):
-            assert holdings.holds(user) == any(each.uid == user for each in held.values())
+            theirs = [each.amount for each in held.values() if each.uid == user]
+            assert holdings.holds(user) == bool(theirs)
+            assert holdings.of_user(user) == (len(theirs), sum(theirs, Amount()))
 
 
 def test_capacity_can_change_below_what_is_held() -> None:
@@ -58,3 +60,38 @@ def test_the_lowest_shard_with_room() -> None:
     assert holdings.place(0) == 0, "users have shards of their own"
     holdings.give_back(job(7))
     assert holdings.place(1000) == 0
+
+
+def ends(holdings: Holdings) -> list[tuple[int, int]]:
+    return [(at, amount.cpus // 100) for at, amount in holdings.ends()]
+
+
+def test_when_what_is_held_is_given_back_at_the_latest() -> None:
+    holdings = Holdings(NODE)
+    limited = replace(job(1), deadline=7_000_000, grace=2.0)
+    sooner = replace(job(2), deadline=1_000_000, grace=2.0)
+    for one in (limited, sooner, job(3)):
+        holdings.take(one)
+    assert ends(holdings) == [(3_000_000, 2), (9_000_000, 1)]
+    # Cancelled, and over with processes left, which nobody knows the end of.
+    holdings.note_end(replace(limited, kill_at=2_000_000))
+    assert ends(holdings) == [(2_000_000, 1), (3_000_000, 2)]
+    holdings.note_end(replace(limited, deadline=None))
+    assert ends(holdings) == [(3_000_000, 2)]
+    holdings.give_back(sooner)
+    holdings.note_end(sooner)
+    assert ends(holdings) == []
+
+
+def test_each_change_has_a_version() -> None:
+    holdings = Holdings(NODE)
+    versions = [holdings.version]
+    holdings.take(job(1))
+    versions.append(holdings.version)
+    holdings.note_end(replace(job(1), kill_at=5))
+    versions.append(holdings.version)
+    holdings.give_back(job(1))
+    versions.append(holdings.version)
+    holdings.resize(NODE)
+    versions.append(holdings.version)
+    assert len(set(versions)) == 5

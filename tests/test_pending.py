@@ -1,44 +1,87 @@
-"""The jobs that wait: their order, and how many may be whose."""
+"""The jobs that wait: their turns, in lines of those that are alike, and how many are whose."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from sysjobs.errors import Refused
 from sysjobs.jobs import Job
-from sysjobs.pending import Pending
+from sysjobs.pending import Pending, kind_of
+from sysjobs.resources import Amount
 from tests.models import queued
 
 
-def job(number: int, uid: int = 1000) -> Job:
-    return replace(queued(), id=number, uid=uid)
+def job(number: int, cpus: int = 500, priority: int = 0, uid: int = 1000) -> Job:
+    return replace(queued(), id=number, amount=Amount(cpus), priority=priority, uid=uid)
 
 
-def test_order() -> None:
+def turns(pending: Pending) -> list[int]:
+    """All of them, in order."""
+    taken: list[int] = []
+    for job_id, _ in pending.in_turn(taken):
+        taken.append(job_id)
+    return taken
+
+
+def test_a_line_is_passed_over_with_its_first() -> None:
     pending = Pending()
-    for number in (3, 1, 2, 3):
+    for number in range(1, 7):
+        pending.add(job(number, cpus=500 + number % 2))
+    assert [number for number, _ in pending.in_turn()] == [1, 2]
+    assert [number for number, _ in pending.in_turn({1, 3})] == [1, 2, 3, 5]
+    assert turns(pending) == [1, 2, 3, 4, 5, 6]
+
+
+def test_who_differs_stands_in_another_line() -> None:
+    plain = queued()
+    others = [
+        {"uid": 7},
+        {"priority": 1},
+        {"amount": Amount(1)},
+        {"time_limit": None},
+        {"time_limit": 7.0},
+        {"grace": 7.0},
+    ]
+    kinds = {kind_of(replace(plain, **fields)) for fields in others}  # type: ignore[arg-type]
+    assert len({kind_of(plain), *kinds}) == 1 + len(others)
+    assert kind_of(plain) == kind_of(replace(plain, id=7, name="other", submitted_at=7))
+    assert kind_of(plain).longest == 3_630_000_000
+    assert kind_of(replace(plain, time_limit=None)).longest is None
+
+
+steps = st.lists(
+    st.tuples(st.sampled_from(["add", "remove"]), st.integers(1, 9), st.integers(0, 2), st.integers(-1, 1)),
+    max_size=40,
+)
+
+
+@given(steps)
+def test_turns(steps: list[tuple[str, int, int, int]]) -> None:
+    """However they come and go: the higher priority first, then the lower id."""
+    pending = Pending()
+    there: dict[int, Job] = {}
+    for action, number, cpus, priority in steps:
+        if action == "add":
+            one = there.setdefault(number, job(number, cpus, priority, uid=cpus))
+            pending.add(one)
+        else:
+            there.pop(number, None)
+            pending.remove(number)
+        in_order = sorted(there.values(), key=lambda one: (-one.priority, one.id))
+        assert turns(pending) == [one.id for one in in_order]
+        assert len(pending) == len(there)
+        for uid in range(3):
+            assert pending.of_user(uid) == sum(one.uid == uid for one in there.values())
+
+
+def test_a_long_line_that_moves_up() -> None:
+    pending = Pending()
+    for number in range(1, 5001):
         pending.add(job(number))
-    assert [*pending] == [3, 1, 2]
-    for number in (2, 2):
-        pending.add_first(job(number))
-    assert [*pending] == [2, 3, 1]
-    for number in (3, 3, 7):
+    for number in range(1, 5000):
+        assert next(pending.in_turn())[0] == number
         pending.remove(number)
-    assert ([*pending], len(pending)) == ([2, 1], 2)
-
-
-def test_how_many_a_user_may_have() -> None:
-    pending = Pending()
-    pending.add(job(1))
-    pending.add(job(2))
-    pending.add_first(job(2))
-    pending.add(job(3, 1001))
-    pending.refuse_beyond(3, 1000)
-    pending.refuse_beyond(2, 1001)
-    with pytest.raises(Refused, match="You have 2 jobs waiting, and nobody may have more than 2") as caught:
-        pending.refuse_beyond(2, 1000)
-    assert caught.value.code == "too-many-pending"
-    pending.remove(1)
-    pending.refuse_beyond(2, 1000)
+    pending.add(job(17))
+    assert turns(pending) == [17, 5000]

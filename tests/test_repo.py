@@ -29,6 +29,7 @@ LAYERS: dict[str, list[set[str]]] = {
             "sysjobs.environment",
             "sysjobs.errors",
             "sysjobs.jobs",
+            "sysjobs.limits",
             "sysjobs.payload",
             "sysjobs.resources",
             "sysjobs.selectors",

@@ -1,4 +1,4 @@
-"""First come, first served: what fits starts, and the head of the queue is never overtaken."""
+"""Who starts: in turn what fits, and behind the head of the queue what can't put it off."""
 
 from __future__ import annotations
 
@@ -9,50 +9,239 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sysjobs.errors import Refused
-from sysjobs.jobs import Job
+from sysjobs.holdings import Holdings
+from sysjobs.jobs import Job, Status
+from sysjobs.limits import Limits
+from sysjobs.pending import Pending
 from sysjobs.resources import Amount, describe
-from sysjobs.scheduler import choose, refuse_infeasible, why_waiting
+from sysjobs.scheduler import (
+    LOOKS,
+    Outlook,
+    Reservation,
+    choose,
+    outlook,
+    refuse_infeasible,
+    reservation,
+    why_waiting,
+)
 from tests.models import queued
 
-amounts = st.builds(Amount, cpus=st.integers(0, 4), memory=st.integers(0, 4))
+SECOND = 1_000_000
+FREE = Limits()
 
 
-def jobs(*amounts: Amount) -> list[Job]:
-    return [replace(queued(), id=number, amount=amount) for number, amount in enumerate(amounts, 1)]
+def waits(number: int, cpus: int, memory: int = 0, limit: float | None = None, **fields: int) -> Job:
+    """A pending job that has no grace."""
+    amount = Amount(cpus, memory)
+    job = queued(id=number, amount=amount, time_limit=limit, grace=0.0)
+    return replace(job, **fields)  # type: ignore[arg-type]
 
 
-@given(st.lists(amounts, max_size=8), amounts, st.integers(0, 8))
-def test_choose(asked: list[Amount], free: Amount, most: int) -> None:
-    pending = jobs(*asked)
-    chosen = choose(pending, free, Amount(4, 4), most)
-    assert chosen == pending[: len(chosen)], "nobody is overtaken"
-    left = free
-    for job in chosen:
-        left -= job.amount
-    assert left.cpus >= 0, "never more than is free"
-    assert left.memory >= 0
-    assert len(chosen) <= most
-    if len(chosen) < min(most, len(pending)):
-        assert not pending[len(chosen)].amount.fits(left), "nothing that could start waits"
+def runs(number: int, cpus: int, memory: int = 0, until: int | None = None) -> Job:
+    """A running job that is to end by so many seconds."""
+    deadline = None if until is None else until * SECOND
+    job = queued(Status.RUNNING, deadline=deadline)
+    return replace(job, id=number, amount=Amount(cpus, memory), grace=0.0)
 
 
-CHOICES = [
-    ([(1, 0), (1, 0), (1, 0)], (2, 0), 9, 2),
-    ([(3, 0), (1, 0)], (2, 0), 9, 0),
-    ([(1, 4), (1, 1)], (2, 4), 9, 1),
-    ([(0, 0)] * 5, (0, 0), 3, 3),
-    ([(0, 0)], (-1, 0), 9, 0),
-    ([], (2, 2), 9, 0),
-    # What can't start at all by now holds up nobody.
-    ([(4, 0), (1, 0), (0, 5), (1, 0)], (2, 0), 9, 2),
-    ([(4, 0), (3, 0), (1, 0)], (2, 0), 9, 0),
+def queue(*jobs: Job) -> Pending:
+    pending = Pending()
+    for job in jobs:
+        pending.add(job)
+    return pending
+
+
+def node(capacity: Amount, *running: Job) -> Holdings:
+    holdings = Holdings(capacity)
+    for job in running:
+        holdings.take(job)
+    return holdings
+
+
+# What runs on a node of 4 CPUs and 4 of memory, what waits, and who starts: (CPUs, memory, seconds or None).
+Row = tuple[int, int, int | None]
+CHOICES: list[tuple[str, list[Row], list[Row], list[int]]] = [
+    ("nobody waits", [], [], []),
+    ("all fit", [], [(1, 0, None)] * 4, [1, 2, 3, 4]),
+    ("as many as fit", [(2, 0, None)], [(1, 0, None)] * 4, [1, 2]),
+    ("what needs nothing fits anywhere", [(4, 4, None)], [(0, 0, None)] * 3, [1, 2, 3]),
+    ("one that can't start here by now holds up nobody", [], [(5, 0, None), (0, 5, None), (1, 0, None)], [3]),
+    ("nobody knows when: nothing that the head needs", [(2, 0, None)], [(3, 0, 9), (1, 0, 9)], []),
+    ("nobody knows when: what the head doesn't need", [(4, 0, None)], [(1, 1, 9), (0, 3, 9), (0, 1, 9)], [2]),
+    (
+        "and of that no more than there is",
+        [(4, 0, None)],
+        [(1, 1, 9), (0, 2, 9), (0, 2, 9), (0, 1, 9)],
+        [2, 4],
+    ),
+    ("it ends by then", [(2, 0, 10)], [(4, 0, 9), (1, 0, 10), (1, 0, 11)], [2]),
+    ("it ends later, and takes what is left", [(2, 0, 10)], [(3, 0, 9), (1, 0, 99)], [2]),
+    ("and no more than what is left", [(2, 0, 10)], [(3, 0, 9), (1, 0, 99), (1, 0, None)], [2]),
+    ("without a limit it takes what is left", [(2, 0, 10)], [(3, 0, 9), (1, 0, None)], [2]),
+    ("the head waits for the second to end", [(1, 0, 5), (2, 0, 10)], [(3, 0, 9), (1, 0, 9)], [2]),
+    ("and not for longer", [(1, 0, 5), (2, 0, 10)], [(3, 0, 9), (1, 0, 11)], [2]),
+    ("what started just now counts", [], [(3, 0, 10), (4, 0, 9), (1, 0, 10), (1, 0, 9)], [1, 3]),
+    ("only the head is waited for", [(2, 0, 10)], [(4, 0, 9), (3, 0, 9), (1, 0, 10), (1, 0, 10)], [3, 4]),
 ]
 
 
-@pytest.mark.parametrize(("asked", "free", "most", "count"), CHOICES)
-def test_choices(asked: list[tuple[int, int]], free: tuple[int, int], most: int, count: int) -> None:
-    """The free amount can be negative, when an administrator has taken resources away from running jobs."""
-    assert len(choose(jobs(*(Amount(*each) for each in asked)), Amount(*free), Amount(3, 4), most)) == count
+@pytest.mark.parametrize(
+    ("running", "waiting", "started"), [row[1:] for row in CHOICES], ids=[row[0] for row in CHOICES]
+)
+def test_choices(running: list[Row], waiting: list[Row], started: list[int]) -> None:
+    holdings = node(Amount(4, 4), *(runs(100 + number, *row) for number, row in enumerate(running)))
+    pending = queue(*(waits(number, *row) for number, row in enumerate(waiting, 1)))
+    assert choose(pending, holdings, FREE, 0, 9) == started
+
+
+def test_first_come_first_served_where_nobody_looks_behind_the_head() -> None:
+    pending = queue(waits(1, 1), waits(2, 4, limit=9), waits(3, 0))
+    assert choose(pending, node(Amount(4, 4)), FREE, 0, 9, looks=0) == [1]
+    assert choose(pending, node(Amount(4, 4)), FREE, 0, 9) == [1, 3]
+
+
+def test_not_more_lines_are_looked_at_than_that() -> None:
+    others = [waits(2 + number, 2, number) for number in range(LOOKS)]
+    full = node(Amount(4, 0), runs(1, 3))
+    assert choose(queue(waits(1, 4), *others[:-1], waits(9999, 0)), full, FREE, 0, 9) == [9999]
+    assert choose(queue(waits(1, 4), *others, waits(9999, 0)), full, FREE, 0, 9) == []
+
+
+def test_the_higher_priority_first() -> None:
+    pending = queue(waits(1, 1), waits(2, 1, priority=5), waits(3, 1, priority=-5), waits(4, 1, priority=5))
+    assert choose(pending, node(Amount(3, 0)), FREE, 0, 9) == [2, 4, 1]
+    assert choose(pending, node(Amount(3, 0)), FREE, 0, 2) == [2, 4]
+
+
+LIMITS: list[tuple[str, Limits, list[Job], list[Job], list[int], str]] = [
+    (
+        "running",
+        Limits(running=2),
+        [runs(100, 1)],
+        [waits(1, 1), waits(2, 1)],
+        [1],
+        "Waits for others to end: 2 run, and here no more may at once (running in [limits]).",
+    ),
+    (
+        "running of a user",
+        Limits(running_per_user=2),
+        [runs(100, 1)],
+        [waits(1, 1), waits(2, 1), waits(3, 1, uid=7)],
+        [1, 3],
+        "Waits for others of the same user to end: 2 run at once (running-per-user in [limits]).",
+    ),
+    (
+        "CPUs of a user",
+        Limits(cpus_per_user=2000),
+        [runs(100, 500)],
+        [waits(1, 1000), waits(2, 1000), waits(3, 500), waits(4, 1000, uid=7)],
+        [1, 3, 4],
+        "Waits for others of the same user to end: they have 2 of the 2 CPUs that a user may have at once "
+        "(cpus-per-user in [limits]).",
+    ),
+    (
+        "memory of a user",
+        Limits(memory_per_user=2 << 30),
+        [],
+        [waits(1, 1, 1 << 30), waits(2, 1, 2 << 30)],
+        [1],
+        "Waits for others of the same user to end: they have 1G of the 2G of memory that a user may have at "
+        "once (memory-per-user in [limits]).",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("limits", "running", "waiting", "started", "says"), [r[1:] for r in LIMITS], ids=[r[0] for r in LIMITS]
+)
+def test_limits(
+    limits: Limits, running: list[Job], waiting: list[Job], started: list[int], says: str
+) -> None:
+    """Whoever has enough holds up nobody else."""
+    holdings, pending = node(Amount(9000, 9 << 30), *running), queue(*waiting)
+    assert choose(pending, holdings, limits, 0, 9) == started
+    for job in waiting:
+        if job.id in started:
+            pending.remove(job.id)
+            holdings.take(replace(job, shard=0))
+    (left,) = (job for job in waiting if job.id not in started)
+    seen = outlook(pending, holdings, limits, 0)
+    reason = why_waiting(left, seen, holdings, limits, 0)
+    assert (reason.code, reason.text) == ("limits", says)
+
+
+amounts = st.builds(Amount, cpus=st.integers(0, 4), memory=st.integers(0, 4))
+limits = st.none() | st.integers(1, 9).map(float)
+jobs = st.lists(st.tuples(amounts, limits, st.integers(-1, 1)), max_size=8)
+
+
+@given(jobs, st.lists(st.tuples(amounts, st.none() | st.integers(1, 9)), max_size=4), st.integers(0, 8))
+def test_choose(
+    asked: list[tuple[Amount, float | None, int]], held: list[tuple[Amount, int | None]], most: int
+) -> None:
+    capacity = Amount(8, 8)
+    running = [
+        runs(100 + number, amount.cpus, amount.memory, until) for number, (amount, until) in enumerate(held)
+    ]
+    holdings = node(capacity, *running)
+    waiting = [
+        waits(number, amount.cpus, amount.memory, limit, priority=priority)
+        for number, (amount, limit, priority) in enumerate(asked, 1)
+    ]
+    in_order = sorted(waiting, key=lambda job: (-job.priority, job.id))
+    chosen = choose(queue(*waiting), holdings, FREE, 0, most)
+    assert len(chosen) == len(set(chosen)) <= most
+    free = holdings.free
+    heads = [job for job in in_order if job.id not in chosen]
+    for job in in_order:
+        if job.id not in chosen:
+            continue
+        before = free
+        free -= job.amount
+        ahead = [head for head in heads if in_order.index(head) < in_order.index(job)]
+        if not ahead:
+            assert job.amount.fits(before), "in turn, what fits"
+            continue
+        # Beside the head: what it needs of what is free stays free, or the job ends in time.
+        need = ahead[0].amount
+        if job.time_limit is None:
+            by = reservation(need, before, holdings.ends())
+            assert job.amount.fits(by.left)
+    if chosen:
+        assert free.cpus >= min(0, holdings.free.cpus), "never more than is free"
+        assert free.memory >= min(0, holdings.free.memory)
+    if len(chosen) < most and heads:
+        assert not heads[0].amount.fits(free), "the head waits for what isn't there"
+
+
+RESERVATIONS = [
+    ("none ends", Amount(3, 0), Amount(2, 4), [], Reservation(None, Amount(0, 4))),
+    ("too little ends", Amount(4, 1), Amount(2, 4), [(5, Amount(1, 0))], Reservation(None, Amount(0, 3))),
+    ("the first ends", Amount(3, 1), Amount(2, 4), [(5, Amount(2, 1))], Reservation(5, Amount(1, 4))),
+    (
+        "the second ends",
+        Amount(4, 1),
+        Amount(2, 4),
+        [(5, Amount(1, 0)), (7, Amount(1, 0)), (8, Amount(9, 0))],
+        Reservation(7, Amount(0, 3)),
+    ),
+    (
+        "less than nothing is free",
+        Amount(1, 0),
+        Amount(-2, 4),
+        [(5, Amount(3, 0))],
+        Reservation(5, Amount(0, 4)),
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("asked", "free", "ends", "reserved"), [r[1:] for r in RESERVATIONS], ids=[r[0] for r in RESERVATIONS]
+)
+def test_reservation(
+    asked: Amount, free: Amount, ends: list[tuple[int, Amount]], reserved: Reservation
+) -> None:
+    assert reservation(asked, free, ends) == reserved
 
 
 GIB = 1 << 30
@@ -74,13 +263,28 @@ WAITS = [
 
 @pytest.mark.parametrize(("asked", "free", "sentence"), WAITS)
 def test_why_the_head_waits(asked: Amount, free: Amount, sentence: str) -> None:
-    (head,) = jobs(asked)
-    assert why_waiting(head, head, free, NODE) == sentence
+    head = queued(id=1, amount=asked)
+    holdings = node(NODE, queued(Status.RUNNING, id=2, amount=NODE - free))
+    reason = why_waiting(head, outlook(queue(head), holdings, FREE, 0), holdings, FREE, 0)
+    assert (reason.code, reason.text) == ("resources", sentence)
 
 
-def test_why_the_others_wait() -> None:
-    head, other = jobs(NODE, Amount(1, 0))
-    assert why_waiting(other, head, NODE, NODE) == "Waits behind job 1, the head of the queue."
+def test_when_the_head_can_start() -> None:
+    head, other = queued(id=1, amount=NODE), queued(id=2, amount=Amount(1, 0), time_limit=None)
+    holdings = node(NODE, runs(9, 4000, until=5400))
+    seen = outlook(queue(head, other), holdings, FREE, 0)
+    assert seen == Outlook(1, Reservation(5400 * SECOND, Amount(0, 0)))
+    soon = why_waiting(head, seen, holdings, FREE, 0).text
+    assert soon.endswith("0 of the node's 4 are free. It can start in 1h 30m at the latest.")
+    behind = "Waits behind job 1, the head of the queue, which can start in {} at the latest."
+    assert why_waiting(other, seen, holdings, FREE, 0).text == behind.format("1h 30m")
+    assert why_waiting(other, seen, holdings, FREE, 5400 * SECOND).text == behind.format("0s")
+    unknown = outlook(queue(head, other), node(NODE, runs(9, 4000)), FREE, 0)
+    assert why_waiting(other, unknown, holdings, FREE, 0).text == "Waits behind job 1, the head of the queue."
+
+
+def test_nobody_waits() -> None:
+    assert outlook(queue(), node(NODE), FREE, 0) == Outlook()
 
 
 def test_describe() -> None:

@@ -308,6 +308,7 @@ IMPOSSIBLE = [
     (FAILED, "setup_dumped = 2", "setup_dumped IN (0, 1)"),
     (FAILED, "kill_at = 7", "kill_at IS NULL OR"),
     (FAILED, "peak_memory = -1", "peak_memory >= 0"),
+    (FAILED, "priority = 1001", "priority BETWEEN -1000 AND 1000"),
 ]
 
 

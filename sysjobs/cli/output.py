@@ -134,6 +134,7 @@ def job_json(job: JobView) -> dict[str, object]:
         "unit": job.unit,
         "log": job.log,
         "attempt": job.attempt,
+        "priority": job.priority,
     }
 
 

@@ -56,6 +56,7 @@ def describe(details: JobDetails, now: int | None = None) -> list[tuple[str, str
         ("Directory", "" if spec.get("workdir") is None else _text(spec["workdir"])),
         ("Variables", " ".join(spec.get("env") or {})),
         ("Resources", resources(job)),
+        ("Priority", str(job.priority)),
         ("Peak memory", "" if details.peak_memory is None else format_memory(details.peak_memory)),
         ("Beware", " ".join(details.warnings)),
         ("Time limit", "" if details.time_limit is None else format_duration(details.time_limit)),

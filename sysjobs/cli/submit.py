@@ -25,6 +25,12 @@ _OPTIONS = (
     click.option(
         "--memory", metavar="SIZE", help="Memory, such as 512M or 4G: a job that takes more is killed."
     ),
+    click.option(
+        "--priority",
+        metavar="N",
+        type=int,
+        help="From -1000 to 1000, 0 by default: the highest starts first.",
+    ),
     click.option("--setup", metavar="TEXT", help="A text that bash -c runs before, with a log of its own."),
     click.option("-C", "--workdir", metavar="DIR", help="Where to run; the current directory by default."),
     click.option("--env", metavar="K[=V]", multiple=True, help="Set a variable, or pass it on."),
@@ -63,7 +69,7 @@ def submit_job(
     env: tuple[str, ...],
     env_file: tuple[str, ...],
     export: str,
-    **others: str | None,
+    **others: Any,
 ) -> int:
     """Submits what the options say, tells what of it can't be enforced, and returns the job's id."""
     if command_line is not None and argv:

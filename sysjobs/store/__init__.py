@@ -110,6 +110,7 @@ class Store:
             "time_limit": new.time_limit,
             "grace": new.grace,
             "submitted_at": new.submitted_at,
+            "priority": new.priority,
         }
         (job_id,) = self._db.execute(_SQL["add_job"], row).fetchone()
         return Job(
@@ -123,6 +124,7 @@ class Store:
             time_limit=new.time_limit,
             grace=new.grace,
             submitted_at=new.submitted_at,
+            priority=new.priority,
         )
 
     def _environment(self, environment: Iterable[bytes] | None) -> int | None:

@@ -10,10 +10,10 @@ SELECT id FROM jobs WHERE uid = :uid AND key = :key
 -- name: add_job
 INSERT INTO jobs (
     uid, gid, user, name, key, payload, environment_id, cpus, memory, has_setup, time_limit, grace,
-    submitted_at, status
+    submitted_at, priority, status
 ) VALUES (
     :uid, :gid, :user, :name, :key, :payload, :environment_id, :cpus, :memory, :has_setup, :time_limit, :grace,
-    :submitted_at, 'PENDING'
+    :submitted_at, :priority, 'PENDING'
 ) RETURNING id
 
 -- name: begin_ids

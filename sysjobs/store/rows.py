@@ -82,8 +82,9 @@ def _job(row: dict[str, Any]) -> Job:
         ended_at=row["ended_at"],
         main=_exit(row["exit_code"], row["signal"], row["dumped"]),
         setup=_exit(row["setup_exit_code"], row["setup_signal"], row["setup_dumped"]),
-        # The first schema hasn't got it, and may have to be repaired.
+        # Earlier schemas haven't got these, and may have to be repaired.
         peak_memory=row.get("peak_memory"),
+        priority=row.get("priority", 0),
         cancellation=Cancellation(
             row["cancel_uid"], row["cancel_user"], row["cancel_reason"], row["cancel_at"], row["cancel_grace"]
         )

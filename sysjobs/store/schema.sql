@@ -54,6 +54,8 @@ CREATE TABLE jobs (
     kill_at INTEGER,
     -- What it had of memory at most, in bytes, where that is known.
     peak_memory INTEGER CHECK (peak_memory >= 0),
+    -- Higher ones start first.
+    priority INTEGER NOT NULL DEFAULT 0 CHECK (priority BETWEEN -1000 AND 1000),
 
     CHECK ((reason_code IS NULL) = (reason IS NULL)),
     CHECK ((ended_at IS NOT NULL) = (status NOT IN ('INIT', 'PENDING', 'SETTING_UP', 'RUNNING'))),

@@ -1,0 +1,91 @@
+"""Whole workloads through the scheduler: who has a reservation keeps it, and all start in bounded time."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.simulation import Task, Workload, read, run
+
+DATA = Path(__file__).parent / "data" / "small.swf"
+
+
+@pytest.fixture(scope="module")
+def small() -> Workload:
+    with DATA.open(encoding="ascii") as file:
+        return read(file)
+
+
+def test_read() -> None:
+    lines = [
+        "; MaxNodes: 8",
+        "; MaxProcs: 16",
+        ";",
+        "",
+        "2 30 -1 50 4 -1 -1 8 60 -1 1 7 -1 -1 -1 -1 -1 -1",
+        "1 20 -1 10.0 2 -1 -1 -1 -1 -1 1 -1 -1 -1 -1 -1 -1 -1",
+        # Cancelled before they began.
+        "3 40 -1 -1 4 -1 -1 4 60 -1 5 7 -1 -1 -1 -1 -1 -1",
+        "4 50 -1 10 -1 -1 -1 -1 60 -1 5 7 -1 -1 -1 -1 -1 -1",
+    ]
+    assert read(lines) == Workload(16, [Task(1, 20, 10, 2, 10), Task(2, 30, 50, 8, 60, 7)])
+
+
+def test_backfill_is_worth_it(small: Workload) -> None:
+    first_come, backfilled = run(small, looks=0), run(small)
+    assert len(first_come.waits) == len(backfilled.waits) == len(small.tasks)
+    assert first_come.starts == [task.id for task in small.tasks], "nobody is overtaken"
+    assert backfilled.mean < first_come.mean / 2
+    assert backfilled.reserved > 10
+
+
+def test_the_same_comes_of_the_same(small: Workload) -> None:
+    assert run(small) == run(small)
+
+
+@st.composite
+def workloads(draw: st.DrawFn) -> Workload:
+    processors = draw(st.integers(1, 8))
+    drawn = draw(
+        st.lists(
+            st.tuples(
+                st.integers(0, 20), st.integers(1, 9), st.integers(1, processors), st.integers(0, 4),
+                st.none() | st.integers(0, 9),
+            ),
+            min_size=1,
+            max_size=25,
+        )
+    )  # fmt: skip
+    drawn.sort(key=lambda row: row[0])
+    tasks = [
+        Task(number, at, runs, size, None if more is None else runs + more, number % 3, memory)
+        for number, (at, runs, size, memory, more) in enumerate(drawn, 1)
+    ]
+    return Workload(processors, tasks, memory=4)
+
+
+@given(workloads())
+def test_everybody_starts_in_bounded_time(workload: Workload) -> None:
+    """Whoever is ahead of a job holds it up once, for no longer than the longest job runs."""
+    course = run(workload)
+    longest = max(task.runs for task in workload.tasks)
+    for ahead, task in enumerate(workload.tasks):
+        assert course.waits[task.id] <= (ahead + 1) * longest
+
+
+@given(workloads(), st.randoms(use_true_random=False))
+def test_priorities(workload: Workload, chance: random.Random) -> None:
+    """Those of the highest are kept waiting by each other alone, and by what runs as they come."""
+    tasks = [replace(task, priority=chance.randint(0, 1)) for task in workload.tasks]
+    course = run(Workload(workload.processors, tasks, workload.memory))
+    longest = max(task.runs for task in tasks)
+    ahead = 0
+    for task in tasks:
+        if task.priority == 1:
+            assert course.waits[task.id] <= (ahead + 1) * longest
+            ahead += 1
