@@ -65,6 +65,7 @@ class Settings:
     reserve_memory: int = 0
     grace: float = 30.0
     keep_failed: int = 20
+    fair_share_half_life: float | None = None
     limits: Limits = DEFAULT_LIMITS
 
 
@@ -86,6 +87,13 @@ def _count(most: int) -> Callable[[object, str], int]:
     return read
 
 
+def _half_life(text: str, key: str) -> float:
+    seconds = parse_duration(text, key)
+    if seconds < 1:
+        raise ConfigError(f"{key} is {text}, which is too short.", "Give a second or more, such as 7d.")
+    return seconds
+
+
 _KEYS: dict[str, dict[str, tuple[str, Callable[[object, str], Any]]]] = {
     "node": {
         "cpus": ("cpus", _text(parse_cpus)),
@@ -96,6 +104,9 @@ _KEYS: dict[str, dict[str, tuple[str, Callable[[object, str], Any]]]] = {
     "jobs": {
         "grace": ("grace", _text(parse_duration)),
         "keep-failed": ("keep_failed", _count(1000)),
+    },
+    "order": {
+        "fair-share-half-life": ("fair_share_half_life", _text(_half_life)),
     },
     "limits": {
         "highest-priority": ("highest_priority", _count(MAX_PRIORITY)),

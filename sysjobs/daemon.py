@@ -22,12 +22,14 @@ from sysjobs.engine import Answer, ConnectionLost
 from sysjobs.engine.files import JobFiles
 from sysjobs.engine.systemd import Systemd
 from sysjobs.errors import EXIT_FAILED, EXIT_OK, SysjobsError
+from sysjobs.fairshare import FairShares
 from sysjobs.handlers import Handlers
 from sysjobs.jobs import Job, Reason
 from sysjobs.listener import Listener
 from sysjobs.ports import StorageFailed
 from sysjobs.queue import Queue
 from sysjobs.room import FileSystems
+from sysjobs.scheduler import Rules
 from sysjobs.server import Server
 from sysjobs.service import Notifier
 from sysjobs.store import Store
@@ -77,7 +79,7 @@ class Daemon:
         self._engine = Systemd(paths.systemd, files, paths.shutdown, settings.keep_failed)
         self._store = Store(paths.database)
         self._room = FileSystems(paths.database, paths.logs, paths.scripts)
-        waiting = self._waiting = Waiting(clock, self._room, settings.limits)
+        waiting = self._waiting = Waiting(clock, self._room, self._rules(settings))
         self._queue = Queue(self._store, self._engine, capacity(settings), clock, self._wake, waiting)
         self._handlers = Handlers(
             self._queue, self._store, self._engine, files, settings, clock, paths, self._room, self._look
@@ -145,6 +147,17 @@ class Daemon:
             self._reconcile()
         else:
             self._lost(lost)
+
+    def _rules(self, settings: Settings) -> Rules:
+        """Users' shares are counted anew, from what the database knows."""
+        shares = None
+        if (half_life := settings.fair_share_half_life) is not None:
+            shares, now = FairShares(half_life), time.time()
+            try:
+                shares.recall(self._store.uses(now), now)
+            except self._store.failure as error:
+                log.warning("what users had before can't be read, so that it doesn't count: %s", error)
+        return Rules(settings.limits, shares)
 
     def _skip_ids(self) -> None:
         """Give no job the number of one that a lost database has forgotten, and whose log is there."""
@@ -329,7 +342,7 @@ class Daemon:
         except SysjobsError as error:
             log.error("settings are kept as they were: %s %s", error.message, error.hint)
             return
-        self._waiting.limits = settings.limits
+        self._waiting.rules = self._rules(settings)
         self._handlers.settings = settings
         self._engine.kept.most = settings.keep_failed
         log.info("settings were read again")

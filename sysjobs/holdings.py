@@ -86,6 +86,10 @@ class Holdings:
         """How many of the user's jobs hold something, and how much that is."""
         return self._of_user.get(uid, (0, Amount()))
 
+    def cpus_of_users(self) -> dict[int, int]:
+        """How many thousandths of a CPU the jobs of each user hold."""
+        return {uid: has.cpus for uid, (_, has) in self._of_user.items()}
+
     def give_back(self, job: Job) -> None:
         if job.id not in self._held:
             return

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
@@ -35,12 +35,14 @@ def kind_of(job: Job) -> Kind:
 
 
 class _Line:
-    """Ids in order; those that left are passed over."""
+    """Ids in order; those that stand elsewhere by now, or nowhere, are passed over."""
 
-    __slots__ = ("_first", "_ids", "_kinds")
+    __slots__ = ("_first", "_ids", "_lines", "kind")
 
-    def __init__(self, kinds: Container[int]) -> None:
-        self._kinds = kinds
+    def __init__(self, kind: Kind, lines: Mapping[int, _Line]) -> None:
+        self.kind = kind
+        # Where each job stands.
+        self._lines = lines
         self._ids: list[int] = []
         self._first = 0
 
@@ -65,81 +67,102 @@ class _Line:
         return self._ids[at] if at < len(self._ids) else None
 
     def _there(self, at: int) -> int:
-        while at < len(self._ids) and self._ids[at] not in self._kinds:
+        while at < len(self._ids) and self._lines.get(self._ids[at]) is not self:
             at += 1
         return at
 
+    def turn(self, job_id: int) -> Turn:
+        return -self.kind.priority, job_id, self
 
-Turn = tuple[int, int, Kind]
+
+Turn = tuple[int, int, _Line]
 """The negative priority and the id, which make the order, and the line."""
+
+
+def alike(uid: int) -> float:
+    """All users go before each other as their jobs' ids say."""
+    return 0.0
 
 
 class Pending:
     """Adding what is there, or removing what isn't, changes nothing."""
 
     def __init__(self) -> None:
-        self._kinds: dict[int, Kind] = {}
+        # Where each job stands, and the lines that there are.
+        self._of: dict[int, _Line] = {}
         self._lines: dict[Kind, _Line] = {}
-        # The first of each line, in order.
-        self._firsts: list[Turn] = []
+        # The first of each of a user's lines, in order.
+        self._firsts: dict[int, list[Turn]] = {}
         self._counts: Counter[int] = Counter()
 
     def __len__(self) -> int:
-        return len(self._kinds)
+        return len(self._of)
 
-    def in_turn(self, taken: Container[int] = ()) -> Iterator[tuple[int, Kind]]:
-        """Each line's first, in order; and after one that is `taken` by the time, the next of its line."""
-        firsts = iter(self._firsts)
-        first = next(firsts, None)
-        others: list[Turn] = []
-        while first is not None or others:
-            if first is None or (others and others[0] < first):
-                _, job_id, kind = heappop(others)
-            else:
-                _, job_id, kind = first
-                first = next(firsts, None)
-            yield job_id, kind
-            if job_id in taken and (after := self._lines[kind].after(job_id)) is not None:
-                heappush(others, (-kind.priority, after, kind))
+    def in_turn(
+        self, taken: Container[int] = (), share: Callable[[int], float] = alike
+    ) -> Iterator[tuple[int, Kind]]:
+        """Each line's first, in order; and after one that is `taken` by the time, the next of its line.
+
+        Of the same priority, those go first whose user's `share` is smaller. It may grow as jobs are taken.
+        """
+        heap: list[tuple[int, float, int, _Line, Iterator[Turn]]] = []
+
+        def offer(turn: Turn | None, others: Iterator[Turn]) -> None:
+            if turn is not None:
+                priority, job_id, line = turn
+                heappush(heap, (priority, share(line.kind.uid), job_id, line, others))
+
+        for firsts in self._firsts.values():
+            others = iter(firsts)
+            offer(next(others, None), others)
+        while heap:
+            _, was, job_id, line, others = heappop(heap)
+            if share(line.kind.uid) > was:
+                offer(line.turn(job_id), others)
+                continue
+            offer(next(others, None), others)
+            yield job_id, line.kind
+            if job_id in taken and (after := line.after(job_id)) is not None:
+                offer(line.turn(after), iter(()))
 
     def add(self, job: Job) -> None:
-        if job.id in self._kinds:
+        if job.id in self._of:
             return
-        kind = self._kinds[job.id] = kind_of(job)
-        self._counts[job.uid] += 1
+        kind = kind_of(job)
         line = self._lines.get(kind)
         if line is None:
-            line = self._lines[kind] = _Line(self._kinds)
-        elif (first := line.first()) is not None:
-            if first < job.id:
-                line.add(job.id)
-                return
-            self._drop_first(first, kind)
+            line = self._lines[kind] = _Line(kind, self._of)
+        first = line.first()
+        self._of[job.id] = line
+        self._counts[job.uid] += 1
         line.add(job.id)
-        insort(self._firsts, (-kind.priority, job.id, kind))
+        if first is None or job.id < first:
+            firsts = self._firsts.setdefault(job.uid, [])
+            if first is not None:
+                _drop(firsts, line.turn(first))
+            insort(firsts, line.turn(job.id))
 
     def remove(self, job_id: int) -> None:
-        kind = self._kinds.get(job_id)
-        if kind is None:
+        line = self._of.get(job_id)
+        if line is None:
             return
-        line = self._lines[kind]
+        uid = line.kind.uid
         was_first = line.first() == job_id
-        del self._kinds[job_id]
-        self._counts[kind.uid] -= 1
-        if not self._counts[kind.uid]:
-            del self._counts[kind.uid]
-        if not was_first:
-            return
-        self._drop_first(job_id, kind)
-        first = line.first()
-        if first is None:
-            del self._lines[kind]
-        else:
-            insort(self._firsts, (-kind.priority, first, kind))
-
-    def _drop_first(self, job_id: int, kind: Kind) -> None:
-        del self._firsts[bisect_left(self._firsts, (-kind.priority, job_id))]
+        del self._of[job_id]
+        self._counts[uid] -= 1
+        if was_first:
+            _drop(self._firsts[uid], line.turn(job_id))
+            if (first := line.first()) is not None:
+                insort(self._firsts[uid], line.turn(first))
+            else:
+                del self._lines[line.kind]
+        if not self._counts[uid]:
+            del self._counts[uid], self._firsts[uid]
 
     def of_user(self, uid: int) -> int:
         """How many are this user's."""
         return self._counts[uid]
+
+
+def _drop(turns: list[Turn], turn: Turn) -> None:
+    del turns[bisect_left(turns, turn)]

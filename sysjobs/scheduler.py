@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from sysjobs.errors import Refused
+from sysjobs.fairshare import FairShares
 from sysjobs.holdings import Holdings
 from sysjobs.jobs import Job, Reason
 from sysjobs.limits import Limits
@@ -22,6 +23,15 @@ from sysjobs.resources import Amount, describe, format_cpus, format_duration, fo
 
 LOOKS = 1000
 """Lines that are looked at behind the head, so that a long queue of jobs that all differ costs no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What an administrator may choose: limits, whether users have shares, how many lines are looked at."""
+
+    limits: Limits = field(default_factory=Limits)
+    shares: FairShares | None = None
+    looks: int = LOOKS
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,25 +56,32 @@ def reservation(asked: Amount, free: Amount, ends: Iterable[tuple[int, Amount]])
 class _Plan:
     """What is free, what users have and when jobs end, as more and more of them are chosen."""
 
-    def __init__(self, holdings: Holdings, limits: Limits, now: int) -> None:
+    def __init__(self, holdings: Holdings, rules: Rules, now: int) -> None:
         self.free = holdings.free
         self._holdings = holdings
-        self._limits = limits
+        self._rules = rules
         self._now = now
         self._chosen: list[Kind] = []
+
+    def _of_user(self, uid: int) -> list[Amount]:
+        return [kind.amount for kind in self._chosen if kind.uid == uid]
+
+    def share(self, uid: int) -> float:
+        """What a user has had lately."""
+        if self._rules.shares is None:
+            return 0.0
+        return self._rules.shares.of(uid, sum(amount.cpus for amount in self._of_user(uid)))
 
     def broken(self, kind: Kind) -> str | None:
         """Which limit of its user keeps one more of these from starting."""
         running, has = self._holdings.of_user(kind.uid)
-        for other in self._chosen:
-            if other.uid == kind.uid:
-                running, has = running + 1, has + other.amount
-        return self._limits.broken(running, has, kind.amount)
+        more = self._of_user(kind.uid)
+        return self._rules.limits.broken(running + len(more), sum(more, has), kind.amount)
 
     @property
     def full(self) -> str | None:
         """Why none can start at all."""
-        return self._limits.full(len(self._holdings) + len(self._chosen))
+        return self._rules.limits.full(len(self._holdings) + len(self._chosen))
 
     def take(self, kind: Kind) -> None:
         self.free -= kind.amount
@@ -82,18 +99,17 @@ def _end(entry: tuple[int, Amount]) -> int:
     return entry[0]
 
 
-def choose(
-    pending: Pending, holdings: Holdings, limits: Limits, now: int, most: int, looks: int = LOOKS
-) -> list[int]:
+def choose(pending: Pending, holdings: Holdings, rules: Rules, now: int, most: int) -> list[int]:
     """The jobs that start now, `most` of them at most. `now` is in microseconds of CLOCK_MONOTONIC.
 
     One that asks for more than the node has by now, or whose user has enough, holds up nobody.
     """
     chosen: dict[int, None] = {}
-    plan = _Plan(holdings, limits, now)
+    plan = _Plan(holdings, rules, now)
     head: Kind | None = None
     reserved: Reservation | None = None
-    for job_id, kind in pending.in_turn(chosen):
+    looks = rules.looks
+    for job_id, kind in pending.in_turn(chosen, plan.share):
         if len(chosen) == most or plan.full:
             break
         if head is not None:
@@ -132,16 +148,16 @@ class Outlook:
     reserved: Reservation | None = None
 
 
-def outlook(pending: Pending, holdings: Holdings, limits: Limits, now: int) -> Outlook:
+def outlook(pending: Pending, holdings: Holdings, rules: Rules, now: int) -> Outlook:
     """As it is once all that can start has started."""
-    plan = _Plan(holdings, limits, now)
-    for job_id, kind in pending.in_turn():
+    plan = _Plan(holdings, rules, now)
+    for job_id, kind in pending.in_turn(share=plan.share):
         if kind.amount.fits(holdings.capacity) and not plan.broken(kind):
             return Outlook(job_id, None if kind.amount.fits(plan.free) else plan.reserve(kind.amount))
     return Outlook()
 
 
-def why_waiting(job: Job, seen: Outlook, holdings: Holdings, limits: Limits, now: int) -> Reason:
+def why_waiting(job: Job, seen: Outlook, holdings: Holdings, rules: Rules, now: int) -> Reason:
     """What a pending job waits for."""
     kind = kind_of(job)
     capacity = holdings.capacity
@@ -149,7 +165,7 @@ def why_waiting(job: Job, seen: Outlook, holdings: Holdings, limits: Limits, now
         have = describe(capacity)
         text = f"Asks for more than jobs may have here by now, {have}: cancel it, or wait for more."
         return Reason("resources", text)
-    plan = _Plan(holdings, limits, now)
+    plan = _Plan(holdings, rules, now)
     limited = plan.broken(kind) or plan.full
     if limited is not None:
         return Reason("limits", limited)

@@ -6,11 +6,10 @@ from sysjobs import scheduler
 from sysjobs.errors import Unavailable
 from sysjobs.holdings import Holdings
 from sysjobs.jobs import Job, Reason
-from sysjobs.limits import Limits
 from sysjobs.payload import NewJob
 from sysjobs.pending import Pending
 from sysjobs.ports import Clock, Room
-from sysjobs.scheduler import Outlook
+from sysjobs.scheduler import Outlook, Rules
 
 STARTS_AT_ONCE = 16
 """Units asked for between two looks at the sockets: each takes PID 1 one or two milliseconds."""
@@ -22,8 +21,8 @@ POSTPONE = 2_000_000
 class Waiting:
     """In the order in which they are to start."""
 
-    def __init__(self, clock: Clock, room: Room, limits: Limits) -> None:
-        self.limits = limits
+    def __init__(self, clock: Clock, room: Room, rules: Rules) -> None:
+        self.rules = rules
         self._clock = clock
         self._room = room
         self._jobs: dict[int, Job] = {}
@@ -55,12 +54,12 @@ class Waiting:
     def admit(self, new: NewJob, holdings: Holdings) -> None:
         """Raise Refused for one that can't be here, Unavailable where there is no room."""
         scheduler.refuse_infeasible(new.amount, holdings.capacity)
-        self.limits.refuse_amount(new.amount)
-        self.limits.refuse_priority(new.priority, new.uid)
+        self.rules.limits.refuse_amount(new.amount)
+        self.rules.limits.refuse_priority(new.priority, new.uid)
         if (short := self._room.to_submit()) is not None:
             hint = "See to that, and submit again. What was submitted before is not lost."
             raise Unavailable(short, hint, code="no-room")
-        self.limits.refuse_pending(self._pending.of_user(new.uid), len(self._pending))
+        self.rules.limits.refuse_pending(self._pending.of_user(new.uid), len(self._pending))
 
     def choose(self, holdings: Holdings) -> list[Job]:
         """Those that start now."""
@@ -68,7 +67,10 @@ class Waiting:
         if now < self._again_at:
             return []
         self._again_at, self.obstacle = 0, None
-        ids = scheduler.choose(self._pending, holdings, self.limits, now, STARTS_AT_ONCE)
+        if self.rules.shares is not None:
+            # After each change of what they hold the queue comes here.
+            self.rules.shares.advance(now / 1_000_000, holdings.cpus_of_users())
+        ids = scheduler.choose(self._pending, holdings, self.rules, now, STARTS_AT_ONCE)
         if ids and (short := self._room.to_start()) is not None:
             self.postpone(Reason("no-room", f"{short} Jobs start once there is room."))
             return []
@@ -92,5 +94,5 @@ class Waiting:
             return self.obstacle
         now = self._clock.monotonic()
         if self._seen is None or self._seen[0] != holdings.version:
-            self._seen = (holdings.version, scheduler.outlook(self._pending, holdings, self.limits, now))
-        return scheduler.why_waiting(job, self._seen[1], holdings, self.limits, now)
+            self._seen = (holdings.version, scheduler.outlook(self._pending, holdings, self.rules, now))
+        return scheduler.why_waiting(job, self._seen[1], holdings, self.rules, now)

@@ -18,13 +18,14 @@ from statistics import fmean
 
 from sysjobs.holdings import Holdings
 from sysjobs.jobs import Job
-from sysjobs.limits import Limits
 from sysjobs.pending import Pending
 from sysjobs.resources import Amount
-from sysjobs.scheduler import LOOKS, choose, outlook
+from sysjobs.scheduler import Rules, choose, outlook
 
 SECOND = 1_000_000
 AT_ONCE = 16
+RULES, FIRST_COME = Rules(), Rules(looks=0)
+"""Those that sysjobs has by default, and those of a queue in which nobody is overtaken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ def read(lines: Iterable[str]) -> Workload:
     return Workload(processors or max(task.processors for task in tasks), tasks)
 
 
-def run(workload: Workload, looks: int = LOOKS) -> Course:
+def run(workload: Workload, rules: Rules = RULES) -> Course:
     """Raises AssertionError where the head of the queue is put off by one that doesn't go before it."""
     holdings = Holdings(Amount(1000 * workload.processors, workload.memory))
     pending, course, promises = Pending(), Course(), _Promises()
@@ -100,7 +101,7 @@ def run(workload: Workload, looks: int = LOOKS) -> Course:
         chosen: list[int] | None = None
         while chosen is None or len(chosen) == AT_ONCE:
             course.decisions += 1
-            chosen = choose(pending, holdings, Limits(), now * SECOND, AT_ONCE, looks)
+            chosen = choose(pending, holdings, rules, now * SECOND, AT_ONCE)
             for job_id in chosen:
                 task = tasks[job_id]
                 promises.starts(task, now)
@@ -111,7 +112,7 @@ def run(workload: Workload, looks: int = LOOKS) -> Course:
                 jobs[job_id] = replace(jobs[job_id], shard=0, deadline=deadline)
                 holdings.take(jobs[job_id])
                 heappush(ends, (now + task.runs, job_id))
-        seen = outlook(pending, holdings, Limits(), now * SECOND)
+        seen = outlook(pending, holdings, rules, now * SECOND)
         if seen.head is not None:
             assert seen.reserved is not None, "a job that could start waits"
             if seen.reserved.at is not None:
@@ -157,9 +158,9 @@ def main(path: str) -> None:
     with Path(path).open(encoding="ascii") as file:
         workload = read(file)
     print(f"{len(workload.tasks):,} jobs on {workload.processors} processors")
-    for name, looks in (("first come, first served", 0), ("with backfill", LOOKS)):
+    for name, rules in (("first come, first served", FIRST_COME), ("with backfill", RULES)):
         began = time.monotonic()
-        course = run(workload, looks)
+        course = run(workload, rules)
         took = time.monotonic() - began
         waited = sum(wait > 0 for wait in course.waits.values())
         print(

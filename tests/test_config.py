@@ -38,6 +38,7 @@ READ = [
         "cpus-per-user = 1.5\nmemory-per-user = '1G'\n",
         Settings(limits=Limits(0, 9, 100_000, 8, 7, 1500, 1 << 30)),
     ),
+    ("[order]\nfair-share-half-life = '7d'\n", Settings(fair_share_half_life=7 * 86400.0)),
     ("jobs.grace = 5\n", Settings(grace=5.0)),
     ("node = {cpus = 2}\n", Settings(cpus=2000)),
 ]
@@ -64,14 +65,27 @@ def test_later_files_go_before_earlier_ones(path: Path) -> None:
 # A file, the line that is wrong, and what is said.
 WRONG = [
     (
+        "[order]\nfair-share-half-life = 0.5\n",
+        2,
+        "fair-share-half-life is 0.5, which is too short. Give a second or more, such as 7d.",
+    ),
+    (
         "[node]\ncpu = 4\n",
         2,
         "[node] has no setting 'cpu'. It has cpus, memory, reserve-cpus, reserve-memory.",
     ),
-    ("\n\n[nodes]\ncpus = 4\n", 3, "there are no settings 'nodes'. The tables are [node], [jobs], [limits]."),
-    ("cpus = 4\n", 1, "there are no settings 'cpus'. The tables are [node], [jobs], [limits]."),
-    ("node = 4\n", 1, "there are no settings 'node'. The tables are [node], [jobs], [limits]."),
-    ("[[node]]\ncpus = 4\n", 1, "there are no settings 'node'. The tables are [node], [jobs], [limits]."),
+    (
+        "\n\n[nodes]\ncpus = 4\n",
+        3,
+        "there are no settings 'nodes'. The tables are [node], [jobs], [order], [limits].",
+    ),
+    ("cpus = 4\n", 1, "there are no settings 'cpus'. The tables are [node], [jobs], [order], [limits]."),
+    ("node = 4\n", 1, "there are no settings 'node'. The tables are [node], [jobs], [order], [limits]."),
+    (
+        "[[node]]\ncpus = 4\n",
+        1,
+        "there are no settings 'node'. The tables are [node], [jobs], [order], [limits].",
+    ),
     ("[node]\ncpus = 'many'\n", 2, "cpus 'many' is not a number of CPUs. Give a number"),
     ("[node]\ncpus = -1\n", 2, "cpus '-1' is not a number of CPUs."),
     ("[node]\ncpus = true\n", 2, "cpus is True, not a text or number."),

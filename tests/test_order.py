@@ -29,7 +29,11 @@ def settings(node: Node) -> Iterator[None]:
 
 
 def set_limits(node: Node, text: str) -> None:
-    node.put(SETTINGS, f"[limits]\n{text}\n".encode())
+    put_settings(node, f"[limits]\n{text}\n")
+
+
+def put_settings(node: Node, text: str) -> None:
+    node.put(SETTINGS, text.encode())
     node.run(["systemctl", "reload", DAEMON])
 
 
@@ -149,3 +153,21 @@ def test_what_is_beyond_a_limit(
         assert alice.wait(alice.submit("--priority", "0", "true")) == 0
         root = QueueOnNode(node, "root")
         assert root.wait(root.submit(*options, "true")) == 0
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["at once", "after a restart"])
+def test_those_who_had_less_go_first(node: Node, alice: Place, settings: None, restarts: bool) -> None:
+    put_settings(node, "[order]\nfair-share-half-life = '1h'\n")
+    assert alice.wait(alice.submit("--cpus", str(CPUS), "sleep", "1")) == 0
+    root = Place(node, "root")
+    root.start("--cpus", str(CPUS), "-c", "touch up; until [ -e go ]; do sleep 0.05; done")
+    says = ("--cpus", str(CPUS), "-c", "echo $USER >>/run/order")
+    node.sh("touch /run/order; chmod 666 /run/order")
+    bob = QueueOnNode(node, "bob")
+    hers, his = alice.submit(*says), bob.submit(*says)
+    if restarts:
+        node.run(["systemctl", "restart", DAEMON])
+    assert alice.show(hers)["reason"] == f"Waits behind job {his}, the head of the queue."
+    root.shell("touch go")
+    assert alice.wait(hers) == bob.wait(his) == 0
+    assert node.sh(f"cat /run/order; rm -r /run/order {root.path}").split() == ["bob", "alice"]

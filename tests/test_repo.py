@@ -46,6 +46,7 @@ LAYERS: dict[str, list[set[str]]] = {
             "sysjobs.engine.units",
             "sysjobs.answers",
             "sysjobs.batch",
+            "sysjobs.fairshare",
             "sysjobs.holdings",
             "sysjobs.pending",
             "sysjobs.ports",

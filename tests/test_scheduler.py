@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sysjobs.errors import Refused
+from sysjobs.fairshare import FairShares
 from sysjobs.holdings import Holdings
 from sysjobs.jobs import Job, Status
 from sysjobs.limits import Limits
@@ -18,6 +19,7 @@ from sysjobs.scheduler import (
     LOOKS,
     Outlook,
     Reservation,
+    Rules,
     choose,
     outlook,
     refuse_infeasible,
@@ -27,7 +29,7 @@ from sysjobs.scheduler import (
 from tests.models import queued
 
 SECOND = 1_000_000
-FREE = Limits()
+FREE = Rules()
 
 
 def waits(number: int, cpus: int, memory: int = 0, limit: float | None = None, **fields: int) -> Job:
@@ -96,7 +98,7 @@ def test_choices(running: list[Row], waiting: list[Row], started: list[int]) -> 
 
 def test_first_come_first_served_where_nobody_looks_behind_the_head() -> None:
     pending = queue(waits(1, 1), waits(2, 4, limit=9), waits(3, 0))
-    assert choose(pending, node(Amount(4, 4)), FREE, 0, 9, looks=0) == [1]
+    assert choose(pending, node(Amount(4, 4)), Rules(looks=0), 0, 9) == [1]
     assert choose(pending, node(Amount(4, 4)), FREE, 0, 9) == [1, 3]
 
 
@@ -111,6 +113,25 @@ def test_the_higher_priority_first() -> None:
     pending = queue(waits(1, 1), waits(2, 1, priority=5), waits(3, 1, priority=-5), waits(4, 1, priority=5))
     assert choose(pending, node(Amount(3, 0)), FREE, 0, 9) == [2, 4, 1]
     assert choose(pending, node(Amount(3, 0)), FREE, 0, 2) == [2, 4]
+
+
+def test_those_who_had_less_go_first() -> None:
+    shares = FairShares(3600)
+    shares.advance(0, {1: 1000})
+    shares.advance(10, {1: 1000})
+    pending = queue(
+        waits(1, 1, uid=1), waits(2, 1, uid=2), waits(3, 1, uid=1, priority=1), waits(4, 1, uid=3)
+    )
+    assert choose(pending, node(Amount(4, 0)), Rules(shares=shares), 0, 9) == [3, 2, 4, 1]
+    head = queued(id=9, uid=2, amount=Amount(9, 0))
+    pending.add(head)
+    assert outlook(pending, node(Amount(9, 0), runs(8, 9)), Rules(shares=shares), 0).head == 3
+
+
+def test_whoever_comes_first_does_not_have_all() -> None:
+    pending = queue(*(waits(number, 1000, uid=1 + (number > 10)) for number in range(1, 21)))
+    chosen = choose(pending, node(Amount(5000, 0)), Rules(shares=FairShares(3600)), 0, 9)
+    assert chosen == [1, 11, 2, 12, 3]
 
 
 LIMITS: list[tuple[str, Limits, list[Job], list[Job], list[int], str]] = [
@@ -159,14 +180,15 @@ def test_limits(
 ) -> None:
     """Whoever has enough holds up nobody else."""
     holdings, pending = node(Amount(9000, 9 << 30), *running), queue(*waiting)
-    assert choose(pending, holdings, limits, 0, 9) == started
+    rules = Rules(limits)
+    assert choose(pending, holdings, rules, 0, 9) == started
     for job in waiting:
         if job.id in started:
             pending.remove(job.id)
             holdings.take(replace(job, shard=0))
     (left,) = (job for job in waiting if job.id not in started)
-    seen = outlook(pending, holdings, limits, 0)
-    reason = why_waiting(left, seen, holdings, limits, 0)
+    seen = outlook(pending, holdings, rules, 0)
+    reason = why_waiting(left, seen, holdings, rules, 0)
     assert (reason.code, reason.text) == ("limits", says)
 
 
@@ -192,21 +214,23 @@ def test_choose(
     chosen = choose(queue(*waiting), holdings, FREE, 0, most)
     assert len(chosen) == len(set(chosen)) <= most
     free = holdings.free
+    ends: list[tuple[int, Amount]] = []
     heads = [job for job in in_order if job.id not in chosen]
     for job in in_order:
         if job.id not in chosen:
             continue
-        before = free
+        before, ended = free, sorted([*holdings.ends(), *ends], key=lambda end: end[0])
         free -= job.amount
+        if job.time_limit is not None:
+            ends.append((int(job.time_limit * SECOND), job.amount))
         ahead = [head for head in heads if in_order.index(head) < in_order.index(job)]
         if not ahead:
             assert job.amount.fits(before), "in turn, what fits"
             continue
-        # Beside the head: what it needs of what is free stays free, or the job ends in time.
-        need = ahead[0].amount
-        if job.time_limit is None:
-            by = reservation(need, before, holdings.ends())
-            assert job.amount.fits(by.left)
+        # Beside the head: it ends in time, or takes what is left.
+        by = reservation(ahead[0].amount, before, ended)
+        in_time = by.at is not None and job.time_limit is not None and job.time_limit * SECOND <= by.at
+        assert in_time or job.amount.fits(by.left)
     if chosen:
         assert free.cpus >= min(0, holdings.free.cpus), "never more than is free"
         assert free.memory >= min(0, holdings.free.memory)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.simulation import Task, Workload, read, run
+from tests.simulation import FIRST_COME, Task, Workload, read, run
 
 DATA = Path(__file__).parent / "data" / "small.swf"
 
@@ -37,7 +37,7 @@ def test_read() -> None:
 
 
 def test_backfill_is_worth_it(small: Workload) -> None:
-    first_come, backfilled = run(small, looks=0), run(small)
+    first_come, backfilled = run(small, FIRST_COME), run(small)
     assert len(first_come.waits) == len(backfilled.waits) == len(small.tasks)
     assert first_come.starts == [task.id for task in small.tasks], "nobody is overtaken"
     assert backfilled.mean < first_come.mean / 2

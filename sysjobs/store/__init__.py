@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sysjobs.fairshare import Use
 from sysjobs.jobs import UNFINISHED, Job, Status
 from sysjobs.payload import NewJob, Payload, dump_payload
 from sysjobs.ports import RowDamaged, RowRefused
@@ -18,6 +19,9 @@ from sysjobs.store import reserve, rows
 from sysjobs.store.database import connect, queries
 
 _SQL = queries()
+
+USES = 100_000
+"""Jobs that count for what users had; more would keep the daemon from its work."""
 
 FILL_EVERY = 16
 """Jobs that are added between two looks at the reserve."""
@@ -181,6 +185,12 @@ class Store:
                 yield self._rows.job(row)
             except RowDamaged as error:
                 yield error
+
+    def uses(self, now: float) -> Iterator[Use]:
+        """What users had of the CPUs by their last jobs, those that run until `now` (seconds since 1970)."""
+        rows = self._db.execute(_SQL["uses"], {"jobs": USES})
+        for uid, cpus, started_at, ended_at in rows:
+            yield Use(uid, cpus, started_at / 1e6, now if ended_at is None else ended_at / 1e6)
 
     def last_id(self) -> int:
         """The highest id that was given to a job, or reserved."""

@@ -46,5 +46,9 @@ SELECT * FROM jobs WHERE id = :id
 -- name: jobs
 SELECT jobs.* FROM json_each(:ids) AS wanted CROSS JOIN jobs ON jobs.id = wanted.value ORDER BY jobs.id
 
+-- name: uses
+SELECT uid, cpus, started_at, ended_at FROM jobs
+WHERE id > (SELECT coalesce(max(id), 0) - :jobs FROM jobs) AND started_at IS NOT NULL AND cpus > 0
+
 -- name: unfinished
 SELECT * FROM jobs WHERE status IN ('INIT', 'PENDING', 'SETTING_UP', 'RUNNING') ORDER BY id
