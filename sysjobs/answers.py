@@ -84,6 +84,9 @@ class JobDetails:
     cancelled_by: str | None
     cancel_reason: str | None
     cancel_requested_at: int | None
+    held_by: str | None
+    begin_at: int | None
+    dependencies: list[str]
 
     @classmethod
     def from_wire(cls, raw: object) -> JobDetails:
@@ -107,12 +110,16 @@ class JobDetails:
             cancelled_by=get.text_or_none("cancelled_by"),
             cancel_reason=get.text_or_none("cancel_reason"),
             cancel_requested_at=get.integer_or_none("cancel_requested_at"),
+            held_by=get.text_or_none("held_by"),
+            begin_at=get.integer_or_none("begin_at"),
+            dependencies=get.texts("dependencies"),
         )
 
 
 @dataclass(frozen=True, slots=True)
-class CancelResult:
-    """What became of one job: `outcome` is cancelled, cancelling, ended or denied."""
+class ChangeResult:
+    """What became of one job: `outcome` is cancelled, cancelling, held, released, not_held, held_by_root,
+    started, ended or denied."""
 
     id: int
     name: str
@@ -120,16 +127,16 @@ class CancelResult:
     outcome: str
 
     @classmethod
-    def from_wire(cls, raw: object) -> CancelResult:
+    def from_wire(cls, raw: object) -> ChangeResult:
         get = _Fields(raw)
         return cls(get.integer("id"), get.text("name"), get.text("status"), get.text("outcome"))
 
 
-class Cancelled(NamedTuple):
+class Changed(NamedTuple):
     """What became of the jobs that were meant, those of the ids that mean none, and the ids of jobs whose
     records are damaged."""
 
-    results: list[CancelResult]
+    results: list[ChangeResult]
     missing: list[str]
     damaged: list[int]
 
@@ -142,7 +149,7 @@ class Listing(NamedTuple):
     damaged: list[int]
 
 
-View = TypeVar("View", JobView, JobDetails, CancelResult)
+View = TypeVar("View", JobView, JobDetails, ChangeResult)
 
 
 class _Fields:

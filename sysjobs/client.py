@@ -26,8 +26,9 @@ from sysjobs.wire import WireError, encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from datetime import datetime
 
-    from sysjobs.answers import Cancelled, JobDetails, JobView, Listing, View
+    from sysjobs.answers import Changed, JobDetails, JobView, Listing, View
 
     Text = str | bytes
     Replies = Sequence[dict[str, Any]]
@@ -79,14 +80,22 @@ class Client:
         setup: Text | None = None,
         workdir: Text | os.PathLike[str] | None = None,
         env: Mapping[str, Text] | None = None,
+        hold: bool = False,
+        begin: datetime | None = None,
+        after: Iterable[int | str] = (),
+        afterok: Iterable[int | str] = (),
+        afterany: Iterable[int | str] = (),
+        afternotok: Iterable[int | str] = (),
+        singleton: bool = False,
         export: bool = True,
         key: str | None = None,
     ) -> int:
         """Submits `command`, or `shell` run by bash -c, and returns the job's id; the job is then on disk.
 
         The job gets this process's directory, umask, soft limits and, unless `export` is false, environment;
-        `env` adds variables. Two calls with the same `key` make one job. What of it this node can't enforce
-        is in `warnings` then.
+        `env` adds variables. It waits until it is released (`hold`), until a time (`begin`), until other jobs
+        have begun (`after`), or ended well, in any way, or otherwise. Two calls with the same `key` make one
+        job. What of it this node can't enforce is in `warnings` then.
         """
         spec: dict[str, object] = {
             "command": None if command is None else [wire_text(argument) for argument in command],
@@ -100,6 +109,13 @@ class Client:
             "setup": None if setup is None else wire_text(setup),
             "workdir": wire_text(resolve_workdir(workdir)),
             "env": None if env is None else wire_env(env),
+            "hold": hold or None,
+            "begin": None if begin is None else round(begin.timestamp() * 1_000_000),
+            "after": [str(job) for job in after] or None,
+            "afterok": [str(job) for job in afterok] or None,
+            "afterany": [str(job) for job in afterany] or None,
+            "afternotok": [str(job) for job in afternotok] or None,
+            "singleton": singleton or None,
         }
         reply = self._call(
             "Submit",
@@ -157,25 +173,37 @@ class Client:
         all_users: bool = False,
         reason: str | None = None,
         grace: str | float | None = None,
-    ) -> Cancelled:
+    ) -> Changed:
         """Cancels these, or `all_jobs` of the caller (of `all_users`, for root) that haven't ended.
 
         Tells what became of each.
         """
-        from sysjobs.answers import Cancelled, CancelResult
-
-        reply = self._call(
+        return self._change(
             "Cancel",
+            ids,
             {
-                "ids": None if ids is None else [str(job_id) for job_id in ids],
                 "all": all_jobs or None,
                 "all_users": all_users or None,
                 "reason": reason,
                 "grace": None if grace is None else str(grace),
             },
-        )[-1]
+        )
+
+    def hold(self, ids: Iterable[int | str]) -> Changed:
+        """Keeps jobs that haven't started from doing so, until they are released."""
+        return self._change("Hold", ids, {})
+
+    def release(self, ids: Iterable[int | str]) -> Changed:
+        """Lets jobs go on that were held."""
+        return self._change("Release", ids, {})
+
+    def _change(self, method: str, ids: Iterable[int | str] | None, more: Mapping[str, object]) -> Changed:
+        from sysjobs.answers import Changed, ChangeResult
+
+        texts = None if ids is None else [str(job_id) for job_id in ids]
+        reply = self._call(method, {"ids": texts, **more})[-1]
         missing = [str(text) for text in reply.get("missing") or ()]
-        return Cancelled([*self._views(CancelResult, reply.get("results"))], missing, _damaged([reply]))
+        return Changed([*self._views(ChangeResult, reply.get("results"))], missing, _damaged([reply]))
 
     def check(self) -> tuple[dict[str, str], ...]:
         """What the daemon finds wrong with the node: subject, level, text, advice.

@@ -338,7 +338,7 @@ class Daemon:
     def _reload(self) -> None:
         try:
             settings = read_settings(self._paths.settings)
-            self._queue.set_capacity(capacity(settings))
+            self._queue.holdings.resize(capacity(settings))
         except SysjobsError as error:
             log.error("settings are kept as they were: %s %s", error.message, error.hint)
             return
@@ -356,7 +356,7 @@ class Daemon:
             self._loop.call_later(period / 3, self._feed_watchdog)
 
     def _describe(self) -> str:
-        running, waiting = self._queue.counts()
+        running, waiting = len(self._queue.holdings), len(self._waiting)
         trouble = "" if self._unwritable is None else f"; the database can't be written: {self._unwritable}"
         return f"{running} running, {waiting} waiting{trouble}"
 

@@ -38,7 +38,7 @@ def finding(subject: str, level: str, text: str, advice: str = "") -> Finding:
 def findings(
     queue: Queue, engine: Engine, room: FileSystems, bad_settings: SysjobsError | None, checkup: Checkup
 ) -> Iterator[Finding]:
-    running, waiting = queue.counts()
+    running, waiting = len(queue.holdings), len(queue.waiting)
     yield finding("daemon", "ok", f"sysjobsd answers: {running} running, {waiting} waiting.")
     if queue.online:
         yield finding("systemd", "ok", "sysjobsd is connected to systemd.")

@@ -1,4 +1,4 @@
-"""One handler for each method of io.sysjobs: reads the call, asks the queue or the store, replies."""
+"""A handler for each method of io.sysjobs: reads the call, asks the queue or the store, replies."""
 
 from __future__ import annotations
 
@@ -6,24 +6,25 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from sysjobs.capacity import capacity
+from sysjobs.changes import Changes
+from sysjobs.conditions import Dependency, When
 from sysjobs.config import Paths, Settings, read_settings
 from sysjobs.doctor import Checkup, Look, findings
 from sysjobs.engine import Engine
 from sysjobs.engine.files import JobFiles
-from sysjobs.errors import Denied, Refused, SysjobsError
-from sysjobs.jobs import UNFINISHED, Cancellation, Job, Reason, Status, ending_reason
+from sysjobs.errors import Refused, SysjobsError
+from sysjobs.jobs import UNFINISHED, Job, Reason, Status
 from sysjobs.peer import Peer
 from sysjobs.ports import Clock, RowDamaged, storage_unreadable
 from sysjobs.protocol import Call, Params
 from sysjobs.queue import Queue
-from sysjobs.resources import parse_duration
 from sysjobs.room import FileSystems
-from sysjobs.selection import not_found, ranges_of, select
+from sysjobs.selection import bounded, job_of, jobs_of, not_found, ranges_of, select
 from sysjobs.selectors import MAX_ID
 from sysjobs.server import Exchange, News
 from sysjobs.store import Filter, Store
-from sysjobs.submission import CONTEXT_KEYS, SPEC_KEYS, Submitter, new_job
-from sysjobs.views import details_view, job_view, not_enforced
+from sysjobs.submission import CONTEXT_KEYS, SPEC_KEYS, Submitter, namesakes, new_job
+from sysjobs.views import details_view, ending_reason, job_view, not_enforced
 
 CHUNK = 200
 """Jobs in one reply of List with `more`."""
@@ -31,11 +32,7 @@ CHUNK = 200
 MAX_SINGLE_REPLY = 1000
 """Jobs in the one reply of List without `more`."""
 
-MAX_IDS = 10_000
-"""Ids, ranges and names in one call: nobody else is served while they are looked up."""
-
-MAX_CANCELLED = 100_000
-MAX_REASON = 1000
+MAX_DEPENDENCIES = 1000
 MAX_WATCHED = 10_000
 WATCHED = 500
 """Bytes that it takes to watch a job."""
@@ -58,9 +55,9 @@ class Handlers:
             "io.sysjobs.Submit": self.submit,
             "io.sysjobs.List": self.list_jobs,
             "io.sysjobs.Show": self.show,
-            "io.sysjobs.Cancel": self.cancel,
             "io.sysjobs.Watch": self.watch,
             "io.sysjobs.Check": self.check,
+            **Changes(self.queue, self.store, self.clock).table(),
         }
         return {name: self._reading(method) for name, method in methods.items()}
 
@@ -84,22 +81,44 @@ class Handlers:
                 "Ask the administrator to make one, so that the job has a home and groups.",
                 code="no-user",
             )
+        spec = Params(params.mapping("job"), SPEC_KEYS, "job.")
         new = new_job(
             Submitter(peer.uid, peer.gid, peer.user),
-            Params(params.mapping("job"), SPEC_KEYS, "job."),
+            spec,
             Params(params.mapping("context"), CONTEXT_KEYS, "context."),
             params.text("key"),
+            dependencies=self._dependencies(peer, spec),
             default_grace=self.settings.grace,
             now=self.clock.now(),
         )
+        if spec.flag("singleton"):
+            new = new.after(namesakes(new, self.queue.jobs.values()))
         warnings = not_enforced(new.amount, holds_memory=self.engine.holds_memory)
         job_id = self.queue.submit(new)
         exchange.finish({"id": job_id} | ({"warnings": warnings} if warnings else {}))
 
+    def _dependencies(self, peer: Peer, spec: Params) -> list[Dependency]:
+        """The jobs that the new one is to come after."""
+        found = []
+        for when in (When.AFTER, When.OK, When.ANY, When.NOT_OK):
+            if not (texts := bounded(spec.texts(when))):
+                continue
+            ids, missing = self._select(peer, texts)
+            if missing:
+                raise not_found(missing)
+            found += [Dependency(when, job_id) for job_id in ids]
+        if len(found) > MAX_DEPENDENCIES:
+            raise Refused(
+                f"A job can't wait for {len(found):,} others; {MAX_DEPENDENCIES:,} are taken.",
+                "Give fewer.",
+                code="too-many",
+            )
+        return found
+
     def list_jobs(self, exchange: Exchange, call: Call) -> None:
         params = Params(call.parameters, frozenset(("ids", "all_users", "statuses", "unfinished", "limit")))
         peer = exchange.peer
-        ids = _bounded(params.texts("ids"))
+        ids = bounded(params.texts("ids"))
         limit = params.integer("limit") or 0
         if limit < 0:
             raise Refused(
@@ -166,64 +185,10 @@ class Handlers:
         )
         exchange.finish({"details": details})
 
-    def cancel(self, exchange: Exchange, call: Call) -> None:
-        params = Params(call.parameters, frozenset(("ids", "all", "all_users", "reason", "grace")))
-        peer = exchange.peer
-        ids = _bounded(params.texts("ids"))
-        if params.flag("all") == bool(ids):
-            raise Refused("Nothing to cancel was named.", "Give either ids or --all.", code="no-ids")
-        everybodys = params.flag("all_users")
-        if everybodys and not (peer.is_root and params.flag("all")):
-            raise Denied(
-                "Only root can cancel everybody's jobs, with --all.", "Leave out --all-users.", code="denied"
-            )
-        grace = params.amount("grace")
-        seconds = None if grace is None else parse_duration(grace, "--grace")
-        reason = params.text("reason") or ""
-        if len(reason) > MAX_REASON or not (reason.isprintable() or not reason):
-            raise Refused(
-                "The reason is too long or has control characters in it.",
-                f"Give one line of at most {MAX_REASON} characters.",
-                code="bad-reason",
-            )
-        if ids:
-            chosen, missing = self._select(peer, ids)
-            if len(chosen) > MAX_CANCELLED:
-                raise Refused(
-                    f"{len(chosen):,} jobs are too many for one call; {MAX_CANCELLED:,} are taken.",
-                    "Give smaller ranges.",
-                    code="too-many",
-                )
-            jobs, damaged = self._jobs(chosen)
-        else:
-            jobs = [
-                job
-                for job in self.queue.jobs.values()
-                if (everybodys or job.uid == peer.uid) and not job.status.terminal
-            ]
-            missing, damaged = [], []
-        # In one go: what some of them leave free must not start the others.
-        results = [self._cancel_one(peer, job, reason, seconds) for job in jobs]
-        exchange.finish({"results": results, "missing": missing} | ({"damaged": damaged} if damaged else {}))
-
-    def _cancel_one(self, peer: Peer, job: Job, reason: str, grace: float | None) -> dict[str, object]:
-        if job.status.terminal:
-            outcome = "ended"
-        elif not peer.may_change(job.uid):
-            outcome = "denied"
-        else:
-            cancellation = Cancellation(
-                uid=peer.uid, user=peer.user or str(peer.uid), reason=reason, at=self.clock.now(),
-                grace=job.grace if grace is None else grace,
-            )  # fmt: skip
-            job = self.queue.cancel(job, cancellation)
-            outcome = "cancelled" if job.status.terminal else "cancelling"
-        return {"id": job.id, "name": job.name, "status": job.status.value, "outcome": outcome}
-
     def watch(self, exchange: Exchange, call: Call) -> None:
         params = Params(call.parameters, frozenset(("ids",)))
         peer = exchange.peer
-        ids = _bounded(params.texts("ids"))
+        ids = bounded(params.texts("ids"))
         if not ids:
             raise Refused("No jobs to watch were named.", "Give ids.", code="no-ids")
         watched, missing = self._select(peer, ids)
@@ -235,7 +200,7 @@ class Handlers:
                 "Watch fewer, with `more`.",
                 code="too-many",
             )
-        jobs, damaged = self._jobs(watched)
+        jobs, damaged = jobs_of(watched, self.queue.jobs, self.store)
         watched = [job.id for job in jobs]
         exchange.hold(len(watched) * WATCHED)
         # Of a job that changes faster than the client reads, it is told the last state only, and that as it
@@ -291,30 +256,18 @@ class Handlers:
 
     def _why(self, job: Job) -> Reason | None:
         """Why it waits, is being ended, or ended as it did."""
-        if not self.queue.online and (job.status is Status.PENDING or job.ending):
+        if not self.queue.online and (job.waits or job.ending):
             return self.queue.why_offline
-        if job.status is Status.PENDING:
-            return self.queue.why_waiting(job)
+        if job.waits:
+            return self.queue.waiting.why(job, self.queue.holdings)
         return job.reason or ending_reason(job, self.clock.monotonic())
 
     def _select(self, peer: Peer, ids: list[str]) -> tuple[list[int], list[str]]:
         """The jobs that are meant, and those of `ids` that mean none. Of a range, the caller's own."""
         return select(peer, ids, self.queue.jobs, self.store)
 
-    def _jobs(self, ids: Sequence[int]) -> tuple[list[Job], list[int]]:
-        """The jobs, and the ids of those whose records are damaged; for one alone that is an error."""
-        if len(ids) == 1:
-            return [self._job(ids[0])], []
-        # The queue's memory may be ahead of the last commit.
-        live = {job_id: job for job_id in ids if (job := self.queue.jobs.get(job_id))}
-        jobs, damaged = self.store.get_all(job_id for job_id in ids if job_id not in live)
-        stored = {job.id: job for job in jobs}
-        return [job for job_id in ids if (job := live.get(job_id) or stored.get(job_id))], damaged
-
     def _job(self, job_id: int) -> Job:
-        job = self.queue.jobs.get(job_id) or self.store.get(job_id)
-        assert job is not None
-        return job
+        return job_of(job_id, self.queue.jobs, self.store)
 
 
 def _statuses(names: list[str] | None, *, unfinished: bool) -> list[Status] | None:
@@ -329,13 +282,3 @@ def _statuses(names: list[str] | None, *, unfinished: bool) -> list[Status] | No
             code="bad-status",
         ) from None
     return [status for status in statuses if not (unfinished and status.terminal)]
-
-
-def _bounded(ids: list[str] | None) -> list[str] | None:
-    if ids is not None and len(ids) > MAX_IDS:
-        raise Refused(
-            f"{len(ids):,} ids are too many for one call; {MAX_IDS:,} are taken.",
-            "Give ranges such as 3-9.",
-            code="too-many",
-        )
-    return ids

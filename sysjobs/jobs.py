@@ -6,11 +6,12 @@ only during the boot that the job's `boot_id` names: clock changes don't move th
 
 from __future__ import annotations
 
-import signal as signals
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from sysjobs.conditions import Conditions, Hold
 from sysjobs.resources import Amount, format_duration
+from sysjobs.signalnames import signal_name
 
 
 class Status(StrEnum):
@@ -111,6 +112,8 @@ class Job:
     grace: float
     submitted_at: int
     priority: int = 0
+    conditions: Conditions = Conditions()  # noqa: RUF009 - it is frozen
+    hold: Hold | None = None
     status: Status = Status.PENDING
     reason: Reason | None = None
     attempt: int = 1
@@ -139,6 +142,11 @@ class Job:
     def ending(self) -> bool:
         """SIGTERM was sent (or is about to be) on our own account."""
         return self.kill_at is not None
+
+    @property
+    def waits(self) -> bool:
+        """For its turn, or for what has to come before that."""
+        return self.status is Status.INIT or self.status is Status.PENDING
 
     @property
     def ends_by(self) -> int | None:
@@ -212,9 +220,35 @@ class GraceBegan:
     kill_at: int
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Somebody keeps the job from starting."""
+
+    hold: Hold
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """Nobody holds the job any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Eligible:
+    """All that had to come before is there: it waits for its turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unmet:
+    """Something that had to come before never will."""
+
+    at: int
+    outcome: Outcome
+
+
 Event = (
     Launched | Started | RunningSince | Ended | NotStarted | CancelRequested | TimeLimitReached | GraceBegan
-)
+    | Held | Released | Eligible | Unmet
+)  # fmt: skip
 
 
 def transition(job: Job, event: Event) -> Job:
@@ -242,6 +276,8 @@ def transition(job: Job, event: Event) -> Job:
                 started_at=at,
                 deadline=deadline,
             )
+        case Held() | Released() | Eligible() | Unmet():
+            return job if job.status.launched else _conditional(job, event)
     if not job.status.launched:
         return job
     match event:
@@ -273,6 +309,20 @@ def transition(job: Job, event: Event) -> Job:
         case Ended(at=at, outcome=outcome, monotonic=monotonic):
             return _end(job, at, outcome, monotonic)
     raise AssertionError(event)
+
+
+def _conditional(job: Job, event: Held | Released | Eligible | Unmet) -> Job:
+    """What becomes of a job that hasn't started."""
+    match event:
+        case Held(hold=hold):
+            # What root holds, only root lets go.
+            return replace(job, status=Status.INIT, hold=job.hold if job.hold and job.hold.uid == 0 else hold)
+        case Released():
+            return replace(job, hold=None) if job.hold else job
+        case Eligible():
+            return job if job.hold or job.status is not Status.INIT else replace(job, status=Status.PENDING)
+        case Unmet(at=at, outcome=outcome):
+            return _end(job, at, outcome) if job.status is Status.INIT else job
 
 
 _CANCELLED_WAITING = Outcome(Status.CANCELLED)
@@ -323,6 +373,7 @@ def _end(job: Job, at: int, outcome: Outcome, monotonic: int | None = None) -> J
         peak_memory=outcome.peak_memory,
         deadline=None,
         kill_at=None,
+        hold=None,
     )
 
 
@@ -333,36 +384,10 @@ def _is_external(outcome: Outcome) -> bool:
 
 def _cancel_reason(job: Job, cancellation: Cancellation) -> Reason:
     before = "" if job.status.launched else " before it started"
-    return Reason("cancelled", f"Cancelled{before} by {_canceller(job, cancellation)}.")
+    return Reason("cancelled", f"Cancelled{before} by {canceller(job, cancellation)}.")
 
 
-def _canceller(job: Job, cancellation: Cancellation) -> str:
+def canceller(job: Job, cancellation: Cancellation) -> str:
     """Who, and why if that was said."""
     by = "its owner" if cancellation.uid == job.uid else cancellation.user
     return f"{by}: {cancellation.reason}" if cancellation.reason else by
-
-
-def ending_reason(job: Job, monotonic: int) -> Reason | None:
-    """Why a launched job is being ended, and how far that is at `monotonic`; None if it isn't."""
-    if job.kill_at is None:
-        return None
-    if job.cancellation is not None:
-        why = Reason("cancelling", f"Being cancelled by {_canceller(job, job.cancellation)}")
-    else:
-        assert job.time_limit is not None
-        why = Reason("time-limit", f"Past its time limit of {format_duration(job.time_limit)}")
-    left = (job.kill_at - monotonic) / 1_000_000
-    if left > 0:
-        return Reason(why.code, f"{why.text}; SIGKILL follows in {format_duration(left)}.")
-    ago = format_duration(-left)
-    return Reason("stuck", f"{why.text}; SIGKILL was sent {ago} ago and hasn't ended it yet.")
-
-
-def signal_name(number: int) -> str:
-    """15 -> 'SIGTERM'; real-time signals by their distance from SIGRTMIN."""
-    try:
-        return signals.Signals(number).name
-    except ValueError:
-        if signals.SIGRTMIN < number < signals.SIGRTMAX:
-            return f"SIGRTMIN+{number - signals.SIGRTMIN}"
-        return f"signal {number}"

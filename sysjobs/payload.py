@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from sysjobs.conditions import Conditions, Dependency, Hold
+from sysjobs.jobs import Status
 from sysjobs.resources import Amount
 from sysjobs.wire import Wire, from_wire, to_wire
 
@@ -43,6 +46,19 @@ class NewJob:
     submitted_at: int
     payload: Payload
     priority: int = 0
+    conditions: Conditions = Conditions()  # noqa: RUF009 - it is frozen
+    hold: Hold | None = None
+
+    def after(self, more: Sequence[Dependency]) -> NewJob:
+        """The same, and after these too."""
+        dependencies = (*self.conditions.dependencies, *more)
+        return replace(self, conditions=replace(self.conditions, dependencies=dependencies))
+
+    @property
+    def status(self) -> Status:
+        """Whether it may wait for its turn at once."""
+        return Status.INIT if self.hold or self.conditions else Status.PENDING
+
     key: str | None = None
 
 

@@ -10,20 +10,22 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 
 from sysjobs.batch import Batch, Reply
 from sysjobs.engine import Engine, Observation, StartFailed, StartPostponed, StartResult, Swept
 from sysjobs.holdings import Holdings, Remains
 from sysjobs.jobs import (
-    Cancellation,
     CancelRequested,
     Ended,
     Event,
+    Held,
     Job,
     Launched,
     NotStarted,
     Outcome,
     Reason,
+    Released,
     Status,
     TimeLimitReached,
     transition,
@@ -52,7 +54,7 @@ class Queue:
         wake: Callable[[], None],
         waiting: Waiting,
     ) -> None:
-        self._holdings = Holdings(capacity)
+        self.holdings = Holdings(capacity)
         self._storage = storage
         self._engine = engine
         self._clock = clock
@@ -71,7 +73,7 @@ class Queue:
     def _reset(self) -> None:
         self.jobs: dict[int, Job] = {}
         self.waiting.clear()
-        self._holdings = Holdings(self._holdings.capacity)
+        self.holdings = Holdings(self.holdings.capacity)
         self._remains: dict[int, Remains] = {}
         self._batch = Batch()
 
@@ -83,7 +85,7 @@ class Queue:
             return known
         # Whatever becomes of it, the daemon has a look around.
         self._wake()
-        self.waiting.admit(new, self._holdings)
+        self.waiting.admit(new, self.holdings)
         try:
             job = self._storage.add(new)
         except self._storage.failure as error:
@@ -92,31 +94,19 @@ class Queue:
         self._remember(job)
         return job.id
 
-    def cancel(self, job: Job, cancellation: Cancellation) -> Job:
-        """The job after somebody's wish that it ends."""
-        kill_at = self._clock.monotonic() + round(cancellation.grace * 1_000_000)
-        return self._apply(job, CancelRequested(cancellation, kill_at))
+    def change(self, job: Job, wish: CancelRequested | Held | Released) -> Job:
+        """The job after somebody's wish."""
+        return self._apply(job, wish)
 
     def after_commit(self, reply: Reply) -> None:
         """Call `reply` once everything so far is on disk, with the error if that failed."""
         self._batch.replies.append(reply)
         self._wake()
 
-    def why_waiting(self, job: Job) -> Reason:
-        return self.waiting.why(job, self._holdings)
-
-    def set_capacity(self, capacity: Amount) -> None:
-        self._holdings.resize(capacity)
-        self._wake()
-
     def disconnected(self, why: Reason) -> None:
         """The engine or the database is gone: answer and record, start and end nothing, until `reconcile`."""
         self.online = False
         self.why_offline = why
-
-    def counts(self) -> tuple[int, int]:
-        """How many jobs run, and how many wait."""
-        return len(self._holdings), len(self.waiting)
 
     # Events
 
@@ -188,15 +178,8 @@ class Queue:
         before = job
         for event in events_of(job, seen, self._clock.now()):
             job = self._apply(job, event)
-        if job.status is Status.PENDING and before.status.launched:
-            self._requeue(before, job)
         if job.status.terminal:
             self._settle(before, job, seen)
-
-    def _requeue(self, before: Job, job: Job) -> None:
-        """Put a job that was to be started, and wasn't, back to where it stood."""
-        self._give_back(before)
-        self.waiting.add(job)
 
     def _adopt(self, seen: Observation) -> Job | None:
         """An ended job whose unit is still there; None for a unit that the database knows nothing of."""
@@ -230,7 +213,7 @@ class Queue:
             elif job.deadline is not None and job.deadline <= now:
                 self._apply(job, TimeLimitReached(now + int(job.grace * 1_000_000)))
         for uid in self._idle_users.due(now):
-            if not self._holdings.holds(uid):
+            if not self.holdings.holds(uid):
                 self._do(self._engine.tidy, uid)
         self._wake()
 
@@ -251,8 +234,14 @@ class Queue:
         return changed
 
     def _plan(self, job: Job, changed: Job) -> None:
-        """What is to be done about a change once it is on disk."""
-        if changed.status.launched and not job.status.launched:
+        """What is to be done about a change, mostly once it is on disk."""
+        if changed.status is not job.status:
+            self.waiting.changed(changed)
+        if changed.waits:
+            # One that was to be started, and wasn't, goes back to where it stood.
+            self._give_back(job)
+            self.waiting.put(changed)
+        elif changed.status.launched and not job.status.launched:
             self._do(self._start, changed)
         elif changed.kill_at is not None and job.kill_at is None:
             self._do(self._terminate, job.id)
@@ -261,7 +250,7 @@ class Queue:
             self._forget(changed)
         if (changed.deadline, changed.kill_at) != (job.deadline, job.kill_at):
             self._set_timers(changed)
-            self._holdings.note_end(changed)
+            self.holdings.note_end(changed)
 
     def _do(self, action: Callable[..., object], *arguments: object) -> None:
         """Once all that has changed is on disk."""
@@ -341,7 +330,7 @@ class Queue:
             result = start(self._engine, self._storage, job)
         except StartPostponed as error:
             self.waiting.postpone(error.reason)
-            self._requeue(job, self._apply(job, NotStarted()))
+            self._apply(job, NotStarted())
         except StartFailed as error:
             outcome = Outcome(Status.FAILED_DRIVER, error.reason)
             self._forget(self._apply(job, Ended(self._clock.now(), outcome)))
@@ -352,6 +341,8 @@ class Queue:
     def flush(self) -> None:
         """Start what fits, commit, then answer and act. Raises ConnectionLost, StorageFailed."""
         if self.online:
+            for job, event in self.waiting.verdicts(self._look_up):
+                self._apply(job, event)
             self._launch()
         batch, self._batch = self._batch, Batch()
         try:
@@ -365,20 +356,25 @@ class Queue:
         if self.online:
             batch.act()
 
+    def _look_up(self, job_id: int) -> Job | None:
+        with suppress(RowDamaged):
+            return self._batch.changed.get(job_id) or self.jobs.get(job_id) or self._storage.get(job_id)
+        return None
+
     def _launch(self) -> None:
-        chosen = self.waiting.choose(self._holdings)
+        chosen = self.waiting.choose(self.holdings)
         now, monotonic = self._clock.now(), self._clock.monotonic()
         for job in chosen:
             deadline = None if job.time_limit is None else monotonic + int(job.time_limit * 1_000_000)
-            shard = self._holdings.place(job.uid)
-            self._holdings.take(self._apply(job, Launched(now, self._engine.boot.id, shard, deadline)))
+            shard = self.holdings.place(job.uid)
+            self.holdings.take(self._apply(job, Launched(now, self._engine.boot.id, shard, deadline)))
 
     def _remember(self, job: Job) -> None:
         self.jobs[job.id] = job
-        if job.status is Status.PENDING:
-            self.waiting.add(job)
+        if job.waits:
+            self.waiting.put(job)
         if job.boot_id == self._engine.boot.id:
-            self._holdings.take(job)
+            self.holdings.take(job)
             self._set_timers(job)
 
     def _set_timers(self, job: Job) -> None:
@@ -386,10 +382,10 @@ class Queue:
             self._timers.at(when, job.id)
 
     def _give_back(self, job: Job) -> None:
-        self._holdings.give_back(job)
+        self.holdings.give_back(job)
         # For whoever waits for that.
         self._wake()
-        if not self._holdings.holds(job.uid):
+        if not self.holdings.holds(job.uid):
             self._idle_users.at(self._clock.monotonic() + IDLE, job.uid)
 
     def _forget(self, job: Job) -> None:

@@ -10,11 +10,14 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from sysjobs.errors import NotFound
+from sysjobs.errors import NotFound, Refused
 from sysjobs.jobs import Job
 from sysjobs.peer import Peer
 from sysjobs.selectors import ById, ByName, Recent, Selector, nothing_found, parse_selector
 from sysjobs.store import Filter, Store
+
+MAX_IDS = 10_000
+"""Ids, ranges and names in one call: nobody else is served while they are looked up."""
 
 
 def ranges_of(peer: Peer, texts: Sequence[str], live: Mapping[int, Job], store: Store) -> list[range]:
@@ -46,6 +49,34 @@ def select(
     if not found:
         raise not_found(texts)
     return list(found), missing
+
+
+def bounded(ids: list[str] | None) -> list[str] | None:
+    if ids is not None and len(ids) > MAX_IDS:
+        raise Refused(
+            f"{len(ids):,} ids are too many for one call; {MAX_IDS:,} are taken.",
+            "Give ranges such as 3-9.",
+            code="too-many",
+        )
+    return ids
+
+
+def job_of(job_id: int, live: Mapping[int, Job], store: Store) -> Job:
+    """One that there is. Raises RowDamaged."""
+    # The queue's memory may be ahead of the last commit.
+    job = live.get(job_id) or store.get(job_id)
+    assert job is not None
+    return job
+
+
+def jobs_of(ids: Sequence[int], live: Mapping[int, Job], store: Store) -> tuple[list[Job], list[int]]:
+    """The jobs, and the ids of those whose records are damaged; for one alone that is an error."""
+    if len(ids) == 1:
+        return [job_of(ids[0], live, store)], []
+    known = {job_id: job for job_id in ids if (job := live.get(job_id))}
+    jobs, damaged = store.get_all(job_id for job_id in ids if job_id not in known)
+    stored = {job.id: job for job in jobs}
+    return [job for job_id in ids if (job := known.get(job_id) or stored.get(job_id))], damaged
 
 
 def not_found(texts: Sequence[str]) -> NotFound:

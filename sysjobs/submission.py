@@ -3,19 +3,48 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from sysjobs.conditions import Conditions, Dependency, Hold, When
 from sysjobs.engine.script import SHELL
 from sysjobs.errors import Refused
+from sysjobs.jobs import Job
 from sysjobs.payload import NewJob, Payload
 from sysjobs.protocol import Params
-from sysjobs.resources import DEFAULT_CPUS, MAX_PRIORITY, Amount, parse_cpus, parse_duration, parse_memory
+from sysjobs.resources import (
+    DEFAULT_CPUS,
+    MAX_PRIORITY,
+    MAX_SECONDS,
+    Amount,
+    parse_cpus,
+    parse_duration,
+    parse_memory,
+)
 from sysjobs.selectors import ByName, parse_selector
 
 SPEC_KEYS = frozenset(
-    ("command", "shell", "name", "cpus", "memory", "priority", "time", "grace", "setup", "workdir", "env")
+    (
+        "command",
+        "shell",
+        "name",
+        "cpus",
+        "memory",
+        "priority",
+        "time",
+        "grace",
+        "setup",
+        "workdir",
+        "env",
+        "hold",
+        "begin",
+        "after",
+        "afterok",
+        "afterany",
+        "afternotok",
+        "singleton",
+    )
 )
 CONTEXT_KEYS = frozenset(("environment", "umask", "limits"))
 
@@ -46,7 +75,14 @@ class Submitter:
 
 
 def new_job(
-    by: Submitter, spec: Params, context: Params, key: str | None, *, default_grace: float, now: int
+    by: Submitter,
+    spec: Params,
+    context: Params,
+    key: str | None,
+    *,
+    dependencies: Sequence[Dependency] = (),
+    default_grace: float,
+    now: int,
 ) -> NewJob:
     """The job that these parameters ask for. Raises Refused or ProtocolError."""
     payload = _payload(spec, context)
@@ -80,7 +116,31 @@ def new_job(
         payload=payload,
         key=key,
         priority=_priority(spec.integer("priority") or 0),
+        conditions=Conditions(_begin(spec.integer("begin"), now), tuple(dependencies)),
+        hold=Hold(by.uid, by.user) if spec.flag("hold") else None,
     )
+
+
+def _begin(asked: int | None, now: int) -> int | None:
+    if asked is not None and not 0 <= asked <= now + MAX_SECONDS * 1_000_000:
+        raise Refused(
+            f"--begin {asked} is no time that a job can wait for.",
+            "Give microseconds since 1970, no more than 100 years from now.",
+            code="bad-begin",
+        )
+    return asked
+
+
+def namesakes(new: NewJob, live: Iterable[Job]) -> list[Dependency]:
+    """What --singleton waits for: the user's unfinished jobs of this name.
+
+    One of them that does so too stands for all before it.
+    """
+    same = [job for job in live if (job.uid, job.name) == (new.uid, new.name) and not job.status.terminal]
+    newest = max(same, key=lambda job: job.id, default=None)
+    if newest is not None and any(each.when is When.SINGLETON for each in newest.conditions.dependencies):
+        same = [newest]
+    return [Dependency(When.SINGLETON, job.id) for job in same]
 
 
 def _priority(asked: int) -> int:

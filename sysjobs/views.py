@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from sysjobs.engine.units import slice_name
-from sysjobs.jobs import Job, Reason
+from sysjobs.jobs import Job, Reason, canceller
 from sysjobs.payload import Payload
-from sysjobs.resources import Amount
+from sysjobs.resources import Amount, format_duration
 from sysjobs.wire import to_wire
 
 
@@ -63,8 +63,27 @@ def details_view(
             "cancelled_by": cancellation.user if cancellation else None,
             "cancel_reason": cancellation.reason or None if cancellation else None,
             "cancel_requested_at": cancellation.at if cancellation else None,
+            "held_by": job.hold.user if job.hold else None,
+            "begin_at": job.conditions.begin_at,
+            "dependencies": [str(each) for each in job.conditions.dependencies] or None,
         }
     )
+
+
+def ending_reason(job: Job, monotonic: int) -> Reason | None:
+    """Why a launched job is being ended, and how far that is at `monotonic`; None if it isn't."""
+    if job.kill_at is None:
+        return None
+    if job.cancellation is not None:
+        why = Reason("cancelling", f"Being cancelled by {canceller(job, job.cancellation)}")
+    else:
+        assert job.time_limit is not None
+        why = Reason("time-limit", f"Past its time limit of {format_duration(job.time_limit)}")
+    left = (job.kill_at - monotonic) / 1_000_000
+    if left > 0:
+        return Reason(why.code, f"{why.text}; SIGKILL follows in {format_duration(left)}.")
+    ago = format_duration(-left)
+    return Reason("stuck", f"{why.text}; SIGKILL was sent {ago} ago and hasn't ended it yet.")
 
 
 def not_enforced(amount: Amount, *, holds_memory: bool) -> list[str]:

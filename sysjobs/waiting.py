@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from sysjobs import scheduler
+from sysjobs.deferred import Deferred, LookUp
 from sysjobs.errors import Unavailable
 from sysjobs.holdings import Holdings
-from sysjobs.jobs import Job, Reason
+from sysjobs.jobs import Event, Job, Reason, Status
 from sysjobs.payload import NewJob
 from sysjobs.pending import Pending
 from sysjobs.ports import Clock, Room
@@ -19,7 +22,7 @@ POSTPONE = 2_000_000
 
 
 class Waiting:
-    """In the order in which they are to start."""
+    """PENDING jobs, in the order in which they are to start, and INIT ones, which may not wait for that."""
 
     def __init__(self, clock: Clock, room: Room, rules: Rules) -> None:
         self.rules = rules
@@ -27,6 +30,7 @@ class Waiting:
         self._room = room
         self._jobs: dict[int, Job] = {}
         self._pending = Pending()
+        self._deferred = Deferred()
         # What keeps all of them from starting for a while.
         self.obstacle: Reason | None = None
         self._again_at = 0
@@ -34,22 +38,41 @@ class Waiting:
         self._seen: tuple[int, Outlook] | None = None
 
     def __len__(self) -> int:
-        return len(self._jobs)
+        return len(self._jobs) + len(self._deferred)
 
     def clear(self) -> None:
         self._jobs.clear()
         self._pending = Pending()
+        self._deferred = Deferred()
         self._seen = None
 
-    def add(self, job: Job) -> None:
+    def put(self, job: Job) -> None:
+        """Where its status says: one that has come, or has changed."""
+        if job.status is Status.INIT:
+            self._discard_pending(job)
+            self._deferred.put(job)
+            return
+        self._deferred.discard(job.id)
         self._jobs[job.id] = job
         self._pending.add(job)
         self._seen = None
 
     def discard(self, job: Job) -> None:
+        self._discard_pending(job)
+        self._deferred.discard(job.id)
+
+    def _discard_pending(self, job: Job) -> None:
         self._jobs.pop(job.id, None)
         self._pending.remove(job.id)
         self._seen = None
+
+    def changed(self, job: Job) -> None:
+        """A job has another status, which others may wait for."""
+        self._deferred.changed(job.id)
+
+    def verdicts(self, look_up: LookUp) -> Iterator[tuple[Job, Event]]:
+        """Deferred jobs that something is to become of now."""
+        return self._deferred.verdicts(self._clock.now(), look_up)
 
     def admit(self, new: NewJob, holdings: Holdings) -> None:
         """Raise Refused for one that can't be here, Unavailable where there is no room."""
@@ -59,7 +82,8 @@ class Waiting:
         if (short := self._room.to_submit()) is not None:
             hint = "See to that, and submit again. What was submitted before is not lost."
             raise Unavailable(short, hint, code="no-room")
-        self.rules.limits.refuse_pending(self._pending.of_user(new.uid), len(self._pending))
+        users = self._pending.of_user(new.uid) + self._deferred.of_user(new.uid)
+        self.rules.limits.refuse_pending(users, len(self))
 
     def choose(self, holdings: Holdings) -> list[Job]:
         """Those that start now."""
@@ -85,11 +109,17 @@ class Waiting:
         self._again_at = self._clock.monotonic() + POSTPONE
 
     def next_time(self) -> int | None:
-        """When to choose again though nothing has changed."""
-        return self._again_at if self._jobs and self._again_at else None
+        """When to look again though nothing has changed."""
+        again = self._again_at if self._jobs and self._again_at else None
+        if (begin := self._deferred.next_begin()) is None:
+            return again
+        begins = self._clock.monotonic() + max(begin - self._clock.now(), 0)
+        return begins if again is None else min(again, begins)
 
     def why(self, job: Job, holdings: Holdings) -> Reason:
         """What one of them waits for."""
+        if job.status is Status.INIT:
+            return self._deferred.why(job, self._clock.now())
         if self.obstacle is not None and job.amount.fits(holdings.capacity):
             return self.obstacle
         now = self._clock.monotonic()

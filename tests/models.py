@@ -6,23 +6,29 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
+from sysjobs.conditions import Hold
 from sysjobs.engine.outcome import Seen, outcome
 from sysjobs.engine.script import STEPS, Traces
 from sysjobs.engine.units import Unit
 from sysjobs.jobs import (
     Cancellation,
     CancelRequested,
+    Eligible,
     Ended,
     Event,
     GraceBegan,
+    Held,
     Job,
     Launched,
     NotStarted,
     Outcome,
+    Reason,
+    Released,
     RunningSince,
     Started,
     Status,
     TimeLimitReached,
+    Unmet,
 )
 from sysjobs.payload import NewJob, Payload
 from sysjobs.resources import Amount
@@ -132,5 +138,9 @@ events: st.SearchStrategy[Event] = st.one_of(
     ),
     st.builds(TimeLimitReached, kill_at=monotonic),
     st.builds(GraceBegan, kill_at=monotonic),
+    st.builds(Held, hold=st.sampled_from([Hold(0, "root"), Hold(1000, "alice")])),
+    st.just(Released()),
+    st.just(Eligible()),
+    st.builds(Unmet, at=times, outcome=st.just(Outcome(Status.CANCELLED, Reason("dependency", "Never.")))),
 )
 histories: st.SearchStrategy[list[Event]] = st.lists(events, max_size=12)

@@ -9,8 +9,9 @@ from typing import Any, cast
 
 import pytest
 
-from sysjobs import handlers
-from sysjobs.answers import CancelResult, JobDetails, JobView
+from sysjobs import changes, handlers
+from sysjobs.answers import ChangeResult, JobDetails, JobView
+from sysjobs.conditions import Conditions, Dependency, Hold, When
 from sysjobs.config import Settings
 from sysjobs.errors import WIRE_ERRORS
 from sysjobs.handlers import Handlers
@@ -228,7 +229,8 @@ def test_each_handler_takes_what_is_declared(method: str, monkeypatch: pytest.Mo
     def take(values: object, known: frozenset[str], what: str = "") -> None:
         raise Taken(known)
 
-    monkeypatch.setattr(handlers, "Params", take)
+    for module in (handlers, changes):
+        monkeypatch.setattr(module, "Params", take)
     with pytest.raises(Taken) as caught:
         make_handlers().table()[f"io.sysjobs.{method}"](cast(Any, None), Call(method))
     assert caught.value.args[0] == SYSJOBS.methods[method][0].keys()
@@ -250,10 +252,16 @@ def test_every_status_is_declared() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "view"), [("Job", JobView), ("JobDetails", JobDetails), ("CancelResult", CancelResult)]
+    ("name", "view"),
+    [
+        ("Job", JobView),
+        ("JobDetails", JobDetails),
+        ("CancelResult", ChangeResult),
+        ("ChangeResult", ChangeResult),
+    ],
 )
 def test_the_client_reads_what_is_declared(
-    name: str, view: type[JobView] | type[JobDetails] | type[CancelResult]
+    name: str, view: type[JobView] | type[JobDetails] | type[ChangeResult]
 ) -> None:
     assert [each.name for each in fields(view)] == list(members(name))
 
@@ -272,7 +280,12 @@ ENDED = queued(
     setup=Exit(0),
     peak_memory=1 << 20,
 )
-JOBS = [*map(queued, Status), ENDED]
+DEFERRED = queued(
+    Status.INIT,
+    hold=Hold(0, "root"),
+    conditions=Conditions(5, (Dependency(When.OK, 41), Dependency(When.SINGLETON, 7))),
+)
+JOBS = [*map(queued, Status), DEFERRED, ENDED]
 PAYLOADS = [
     None,
     Payload((b"x",)),
@@ -299,7 +312,14 @@ def test_a_job_that_has_everything_shows_everything() -> None:
     view = job_view(ENDED, log="/log", why=ENDED.reason)
     assert view.keys() == members("Job").keys() - {"exit_code"}
     details = details_view(ENDED, view, PAYLOADS[-1], "/setup.log", ["Beware."])
-    assert details.keys() == members("JobDetails").keys() - {"setup_signal", "cancel_reason"}
+    conditions = {"held_by", "begin_at", "dependencies"}
+    assert details.keys() == members("JobDetails").keys() - {"setup_signal", "cancel_reason"} - conditions
+    deferred = details_view(DEFERRED, job_view(DEFERRED, log=None, why=None), None, None, [])
+    assert {name: deferred[name] for name in conditions} == {
+        "held_by": "root",
+        "begin_at": 5,
+        "dependencies": ["afterok:41", "singleton:7"],
+    }
 
 
 def test_values_of_variables_are_shown_to_nobody() -> None:

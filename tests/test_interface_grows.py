@@ -78,7 +78,7 @@ def test_the_interface_only_grows(path: Path) -> None:
         ("INIT, PENDING,", "PENDING,", ["Job.status is of another type"]),
         ("INIT, PENDING,", "INIT, HELD, PENDING,", []),
         ("error Denied(code: string,", "error Denied(", ["Denied.code is gone"]),
-        ("method Show(", "method Hold(id: string) -> () method Show(", []),
+        ("method Show(", "method Ponder(id: string) -> () method Show(", []),
         ("type CancelResult (", "type Mood (today: string) type CancelResult (", []),
     ],
 )

@@ -25,6 +25,7 @@ LAYERS: dict[str, list[set[str]]] = {
     "ground": [
         {
             "sysjobs",
+            "sysjobs.conditions",
             "sysjobs.config",
             "sysjobs.environment",
             "sysjobs.errors",
@@ -33,6 +34,7 @@ LAYERS: dict[str, list[set[str]]] = {
             "sysjobs.payload",
             "sysjobs.resources",
             "sysjobs.selectors",
+            "sysjobs.signalnames",
             "sysjobs.wire",
         },
     ],
@@ -46,6 +48,7 @@ LAYERS: dict[str, list[set[str]]] = {
             "sysjobs.engine.units",
             "sysjobs.answers",
             "sysjobs.batch",
+            "sysjobs.deferred",
             "sysjobs.fairshare",
             "sysjobs.holdings",
             "sysjobs.pending",
@@ -83,7 +86,7 @@ LAYERS: dict[str, list[set[str]]] = {
     ],
     # Where requests come in from one edge and go out to the others.
     "handlers": [
-        {"sysjobs.handlers", "sysjobs.doctor", "sysjobs.selection"},
+        {"sysjobs.handlers", "sysjobs.changes", "sysjobs.doctor", "sysjobs.selection"},
     ],
     "entry": [
         {"sysjobs.__main__", "sysjobs.cli.*"},

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sysjobs.conditions import Hold
 from sysjobs.jobs import Cancellation, Exit, Job, Reason, Status
 from sysjobs.payload import Payload
 from sysjobs.ports import RowRefused
@@ -68,6 +69,7 @@ def states(job: Job) -> list[Job]:
         replace(ended, status=Status.CANCELLED, cancellation=wish, main=Exit(signal=15)),
         replace(job, status=Status.CANCELLED, ended_at=NOW, reason=failed, cancellation=wish),
         replace(ended, status=Status.FAILED_DRIVER, main=Exit(signal=9), peak_memory=1 << 40),
+        replace(job, status=Status.INIT, hold=Hold(0, "root")),
     ]
 
 
@@ -309,6 +311,9 @@ IMPOSSIBLE = [
     (FAILED, "kill_at = 7", "kill_at IS NULL OR"),
     (FAILED, "peak_memory = -1", "peak_memory >= 0"),
     (FAILED, "priority = 1001", "priority BETWEEN -1000 AND 1000"),
+    (1, "dependencies = 'x'", "json_valid(dependencies)"),
+    (1, "held_uid = 0, held_user = 'root'", "held_uid IS NULL OR status = 'INIT'"),
+    (0, "held_uid = 0", "(held_uid IS NULL) = (held_user IS NULL)"),
 ]
 
 

@@ -9,30 +9,35 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sysjobs.conditions import Hold
 from sysjobs.jobs import (
     CUT_OFF,
     REBOOTED,
     Cancellation,
     CancelRequested,
+    Eligible,
     Ended,
     Event,
     Exit,
     GraceBegan,
+    Held,
     Job,
     Launched,
     NotStarted,
     Outcome,
     Reason,
+    Released,
     RunningSince,
     Started,
     Status,
     TimeLimitReached,
-    ending_reason,
-    signal_name,
+    Unmet,
     transition,
     unit_name,
 )
+from sysjobs.signalnames import signal_name
 from sysjobs.store import Store
+from sysjobs.views import ending_reason
 from tests import models
 from tests.models import BOOT, INVOCATION, NOW, cancel, new_job, queued
 
@@ -49,18 +54,22 @@ EVENTS: list[Event] = [
     cancel(NOW + 2),
     TimeLimitReached(60),
     GraceBegan(60),
+    Held(Hold(1000, "alice")),
+    Released(),
+    Eligible(),
+    Unmet(NOW + 2, Outcome(Status.CANCELLED, Reason("dependency", "Never."))),
 ]
 # The status after each of EVENTS; a dot where nothing at all changes.
 TABLE = """
-INIT            .           .           .           .       .       CANCELLED   .           .
-PENDING         RUNNING     .           .           .       .       CANCELLED   .           .
-SETTING_UP      .           SETTING_UP  RUNNING     FAILED  PENDING SETTING_UP  SETTING_UP  .
-RUNNING         .           RUNNING     RUNNING     FAILED  PENDING RUNNING     RUNNING     .
-SUCCEEDED       .           .           .           .       .       .           .           .
-FAILED          .           .           .           .       .       .           .           .
-FAILED_SETUP    .           .           .           .       .       .           .           .
-FAILED_DRIVER   .           .           .           .       .       .           .           .
-CANCELLED       .           .           .           .       .       .           .           .
+INIT            .       .          .       .      .       CANCELLED  .          . INIT . PENDING CANCELLED
+PENDING         RUNNING .          .       .      .       CANCELLED  .          . INIT . .       .
+SETTING_UP      .       SETTING_UP RUNNING FAILED PENDING SETTING_UP SETTING_UP . .    . .       .
+RUNNING         .       RUNNING    RUNNING FAILED PENDING RUNNING    RUNNING    . .    . .       .
+SUCCEEDED       .       .          .       .      .       .          .          . .    . .       .
+FAILED          .       .          .       .      .       .          .          . .    . .       .
+FAILED_SETUP    .       .          .       .      .       .          .          . .    . .       .
+FAILED_DRIVER   .       .          .       .      .       .          .          . .    . .       .
+CANCELLED       .       .          .       .      .       .          .          . .    . .       .
 """
 CASES = [
     pytest.param(Status(row[0]), event, expected, id=f"{row[0]}-{type(event).__name__}")
@@ -314,3 +323,18 @@ def test_signal_name(number: int, name: str) -> None:
 
 def test_unit() -> None:
     assert queued().unit == unit_name(42) == "sysjobs-42.service"
+
+
+ALICES, ROOTS = Hold(1000, "alice"), Hold(0, "root")
+
+
+def test_holds() -> None:
+    held = transition(queued(), Held(ALICES))
+    assert (held.status, held.hold) == (Status.INIT, ALICES)
+    assert transition(held, Eligible()) is held
+    assert transition(held, Released()) == queued(Status.INIT)
+    rooted = transition(held, Held(ROOTS))
+    assert rooted.hold == ROOTS
+    assert transition(rooted, Held(ALICES)) == rooted, "it is root's to release"
+    assert transition(rooted, cancel()).hold is None
+    assert transition(held, Unmet(NOW, Outcome(Status.CANCELLED))).hold is None

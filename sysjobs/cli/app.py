@@ -23,6 +23,8 @@ COMMANDS = {
     "show": ("sysjobs.cli.show", "Show all that is known of a job."),
     "logs": ("sysjobs.cli.logs", "Print a job's log, or follow it."),
     "cancel": ("sysjobs.cli.cancel", "Cancel jobs."),
+    "hold": ("sysjobs.cli.hold", "Keep jobs from starting."),
+    "release": ("sysjobs.cli.hold", "Let held jobs go on."),
     "wait": ("sysjobs.cli.wait", "Wait until jobs have ended."),
     "doctor": ("sysjobs.cli.doctor", "Tell what is wrong with this node, and what to do."),
 }

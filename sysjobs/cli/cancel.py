@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import click
 
-from sysjobs.answers import CancelResult
-from sysjobs.cli.output import emit, note, printable
+from sysjobs.cli.changed import report
+from sysjobs.cli.output import emit
 from sysjobs.client import Client
-from sysjobs.errors import EXIT_FAILED, EXIT_OK
-from sysjobs.selectors import damaged_records, nothing_found
 
 
 @click.command()
@@ -42,30 +40,9 @@ def cancel(
     if all_users and not all_jobs:
         raise click.UsageError("--all-users goes with --all.")
     with Client(socket) as client:
-        results, missing, damaged = client.cancel(
+        changed = client.cancel(
             ids or None, all_jobs=all_jobs, all_users=all_users, reason=reason, grace=grace
         )
-    for result in results:
-        emit(describe(result))
-    if all_jobs and not results:
+    if all_jobs and not changed.results:
         emit("There is nothing to cancel.")
-    for text in missing:
-        note(nothing_found(text))
-    if damaged:
-        note(f"{damaged_records(damaged)}, and left alone; `sudo sysjobs doctor` says what to do.")
-    denied = any(result.outcome == "denied" for result in results)
-    return EXIT_FAILED if denied or missing or damaged else EXIT_OK
-
-
-def describe(result: CancelResult) -> str:
-    """One line for what became of a job."""
-    job = f"Job {result.id} ({printable(result.name)})" if result.name else f"Job {result.id}"
-    if result.outcome == "cancelled":
-        return f"{job} is cancelled; it had not started."
-    if result.outcome == "cancelling":
-        return f"{job} is being cancelled; its processes were told to end."
-    if result.outcome == "ended":
-        return f"{job} had ended before: {result.status}."
-    if result.outcome == "denied":
-        return f"{job} belongs to somebody else; it was left alone."
-    return f"{job}: {printable(result.outcome)}."
+    return report(changed, ended_is_fine=True)

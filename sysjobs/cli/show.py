@@ -59,6 +59,9 @@ def describe(details: JobDetails, now: int | None = None) -> list[tuple[str, str
         ("Priority", str(job.priority)),
         ("Peak memory", "" if details.peak_memory is None else format_memory(details.peak_memory)),
         ("Beware", " ".join(details.warnings)),
+        ("Begins", "" if details.begin_at is None else local_time(details.begin_at)),
+        ("After", " ".join(details.dependencies)),
+        ("Held by", details.held_by or ""),
         ("Time limit", "" if details.time_limit is None else format_duration(details.time_limit)),
         ("Grace", format_duration(details.grace)),
         ("Submitted", moment(job.submitted_at, now)),
@@ -95,10 +98,13 @@ def moment(at: int | None, now: int | None = None) -> str:
     """'2026-11-30 03:10:11 (2 mins ago)', in the local time zone."""
     if at is None:
         return ""
+    return f"{local_time(at)} ({ago(at, now)})"
+
+
+def local_time(at: int) -> str:
     from datetime import datetime
 
-    local = datetime.fromtimestamp(at // SECOND).astimezone()
-    return f"{local:%Y-%m-%d %H:%M:%S} ({ago(at, now)})"
+    return f"{datetime.fromtimestamp(at // SECOND):%Y-%m-%d %H:%M:%S}"
 
 
 def _text(value: object) -> str:

@@ -13,6 +13,7 @@ from sysjobs.errors import Refused, SysjobsError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
 
 
 _OPTIONS = (
@@ -44,6 +45,15 @@ _OPTIONS = (
         help="End the job after so long: 90s, 1h30m, 2-12:00:00; seconds if bare.",
     ),
     click.option("--grace", metavar="TIME", help="How long after SIGTERM comes SIGKILL."),
+    click.option("--hold", is_flag=True, help="Don't start it before 'sysjobs release'."),
+    click.option("--begin", metavar="WHEN", help="Not before: +1h, 22:00, '2026-12-24 18:00'."),
+    click.option("--after", metavar="IDS", multiple=True, help="Not before these jobs have begun."),
+    click.option("--afterok", metavar="IDS", multiple=True, help="Only if these jobs have succeeded."),
+    click.option("--afterany", metavar="IDS", multiple=True, help="Not before these jobs have ended."),
+    click.option(
+        "--afternotok", metavar="IDS", multiple=True, help="Only if these jobs have ended otherwise."
+    ),
+    click.option("--singleton", is_flag=True, help="Not before your jobs of the same name have ended."),
     click.option(
         "--export",
         type=click.Choice(["all", "none"]),
@@ -69,6 +79,7 @@ def submit_job(
     env: tuple[str, ...],
     env_file: tuple[str, ...],
     export: str,
+    begin: str | None,
     **others: Any,
 ) -> int:
     """Submits what the options say, tells what of it can't be enforced, and returns the job's id."""
@@ -76,12 +87,15 @@ def submit_job(
         raise click.UsageError("There are both -c and a COMMAND.")
     if command_line is None and not argv:
         raise click.UsageError("There is no COMMAND.")
+    for option in ("after", "afterok", "afterany", "afternotok"):
+        others[option] = [part for text in others[option] for part in text.split(",")]
     job_id = client.submit(
         argv or None,
         shell=command_line,
         cpus=None if cpus is None else _cpus(cpus),
         env=_environment(env_file, env),
         export=export == "all",
+        begin=None if begin is None else _moment(begin),
         **others,
     )
     for warning in client.warnings:
@@ -101,6 +115,7 @@ def submit(socket: str | None, /, parsable: bool, as_json: bool, **options: Any)
     Example:
       sysjobs submit -n train --cpus 2 --memory 4G -- python train.py --lr 0.1
       sysjobs submit -c 'make -j2 && ./a.out > result' --time 1h
+      sysjobs submit --afterok 41,42 --begin 22:00 -- ./evaluate
       sysjobs submit --env-file settings.env --setup 'pip install -r requirements.txt' python train.py
 
     Options stand before COMMAND; what follows it belongs to it. The job's standard input is empty. Session
@@ -122,6 +137,14 @@ def submit(socket: str | None, /, parsable: bool, as_json: bool, **options: Any)
             f"Job {job_id} is submitted, but that can't be printed: {error.strerror}.",
             "Don't submit it again; `sysjobs queue` shows it.",
         ) from None
+
+
+def _moment(text: str) -> datetime:
+    from datetime import datetime
+
+    from sysjobs.cli.when import parse_when
+
+    return parse_when(text, "--begin", datetime.now().astimezone())
 
 
 def _cpus(text: str) -> float:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sysjobs.conditions import dump_dependencies
 from sysjobs.fairshare import Use
 from sysjobs.jobs import UNFINISHED, Job, Status
 from sysjobs.payload import NewJob, Payload, dump_payload
@@ -115,6 +116,11 @@ class Store:
             "grace": new.grace,
             "submitted_at": new.submitted_at,
             "priority": new.priority,
+            "begin_at": new.conditions.begin_at,
+            "dependencies": dump_dependencies(new.conditions.dependencies),
+            "held_uid": new.hold and new.hold.uid,
+            "held_user": new.hold and new.hold.user,
+            "status": new.status.value,
         }
         (job_id,) = self._db.execute(_SQL["add_job"], row).fetchone()
         return Job(
@@ -129,6 +135,9 @@ class Store:
             grace=new.grace,
             submitted_at=new.submitted_at,
             priority=new.priority,
+            conditions=new.conditions,
+            hold=new.hold,
+            status=new.status,
         )
 
     def _environment(self, environment: Iterable[bytes] | None) -> int | None:

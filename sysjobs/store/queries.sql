@@ -10,10 +10,10 @@ SELECT id FROM jobs WHERE uid = :uid AND key = :key
 -- name: add_job
 INSERT INTO jobs (
     uid, gid, user, name, key, payload, environment_id, cpus, memory, has_setup, time_limit, grace,
-    submitted_at, priority, status
+    submitted_at, priority, begin_at, dependencies, held_uid, held_user, status
 ) VALUES (
     :uid, :gid, :user, :name, :key, :payload, :environment_id, :cpus, :memory, :has_setup, :time_limit, :grace,
-    :submitted_at, :priority, 'PENDING'
+    :submitted_at, :priority, :begin_at, :dependencies, :held_uid, :held_user, :status
 ) RETURNING id
 
 -- name: begin_ids
@@ -34,7 +34,7 @@ UPDATE jobs SET
     setup_exit_code = :setup_exit_code, setup_signal = :setup_signal, setup_dumped = :setup_dumped,
     cancel_uid = :cancel_uid, cancel_user = :cancel_user, cancel_reason = :cancel_reason,
     cancel_at = :cancel_at, cancel_grace = :cancel_grace, timed_out = :timed_out, kill_at = :kill_at,
-    peak_memory = :peak_memory
+    peak_memory = :peak_memory, held_uid = :held_uid, held_user = :held_user
 WHERE id = :id
 
 -- name: payload

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Any
 
+from sysjobs.conditions import Conditions, Hold, load_dependencies
 from sysjobs.jobs import Cancellation, Exit, Job, Reason, Status
 from sysjobs.payload import Payload, load_payload
 from sysjobs.ports import RowDamaged
@@ -41,7 +42,7 @@ class Rows:
                 # Bytes that aren't UTF-8 were let through, so that they spoil this row alone.
                 row[name].encode()
         for names in _TOGETHER:
-            if len({row[name] is None for name in names}) > 1:
+            if len({row.get(name) is None for name in names}) > 1:
                 raise ValueError(f"of {', '.join(names)} only some are there")
         status = Status(row["status"])
         if status.terminal != (row["ended_at"] is not None):
@@ -54,6 +55,7 @@ _TOGETHER = (
     ("reason_code", "reason"),
     ("boot_id", "shard", "started_at"),
     ("cancel_at", "cancel_uid", "cancel_user", "cancel_reason", "cancel_grace"),
+    ("held_uid", "held_user"),
 )
 
 
@@ -85,6 +87,8 @@ def _job(row: dict[str, Any]) -> Job:
         # Earlier schemas haven't got these, and may have to be repaired.
         peak_memory=row.get("peak_memory"),
         priority=row.get("priority", 0),
+        conditions=Conditions(row.get("begin_at"), load_dependencies(row.get("dependencies"))),
+        hold=None if row.get("held_uid") is None else Hold(row["held_uid"], row["held_user"]),
         cancellation=Cancellation(
             row["cancel_uid"], row["cancel_user"], row["cancel_reason"], row["cancel_at"], row["cancel_grace"]
         )
@@ -146,4 +150,6 @@ def changeable(job: Job) -> dict[str, object]:
         "cancel_grace": cancellation and cancellation.grace,
         "timed_out": job.timed_out,
         "kill_at": job.kill_at,
+        "held_uid": job.hold and job.hold.uid,
+        "held_user": job.hold and job.hold.user,
     }

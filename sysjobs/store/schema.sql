@@ -56,6 +56,11 @@ CREATE TABLE jobs (
     peak_memory INTEGER CHECK (peak_memory >= 0),
     -- Higher ones start first.
     priority INTEGER NOT NULL DEFAULT 0 CHECK (priority BETWEEN -1000 AND 1000),
+    -- What has to come before a job waits for its turn: a time, other jobs (conditions.py), that nobody holds it.
+    begin_at INTEGER,
+    dependencies TEXT CHECK (dependencies IS NULL OR json_valid(dependencies)),
+    held_uid INTEGER CHECK (held_uid IS NULL OR status = 'INIT'),
+    held_user TEXT CHECK ((held_uid IS NULL) = (held_user IS NULL)),
 
     CHECK ((reason_code IS NULL) = (reason IS NULL)),
     CHECK ((ended_at IS NOT NULL) = (status NOT IN ('INIT', 'PENDING', 'SETTING_UP', 'RUNNING'))),

@@ -30,6 +30,9 @@ _CHANGES = frozenset(
 )
 
 
+_KEPT = (signal.SIGTERM, signal.SIGCHLD)
+
+
 def is_effect(event: str, arguments: tuple[object, ...]) -> bool:
     if event == "open":
         return isinstance(arguments[2], int) and bool(arguments[2] & _WRITING)
@@ -94,9 +97,12 @@ class Rig:
         self._keeper = 0
 
     def start(self) -> None:
+        # A SIGTERM that came before the keeper waits for it would end it, and nobody its daemon.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _KEPT)
         self._keeper = os.fork()
         if self._keeper == 0:
             _Keeper(self._socket, self._settings, self.fuse).run()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _KEPT)
 
     def stop(self) -> None:
         """End the daemon as `systemctl stop` does."""
@@ -107,7 +113,10 @@ class Rig:
 
 
 class _Keeper:
-    """The process that starts daemons. Its own end, by SIGTERM, is the last one's."""
+    """The process that starts daemons. Its own end, by SIGTERM, is the last one's.
+
+    It has the signals blocked that it waits for: one that came between two daemons would be lost otherwise.
+    """
 
     def __init__(self, sock: socket.socket, settings: Settings, fuse: Fuse) -> None:
         self._socket = sock
@@ -115,11 +124,9 @@ class _Keeper:
         self._fuse = fuse
 
     def run(self) -> NoReturn:
-        # A signal that came between two daemons would be lost otherwise.
-        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM, signal.SIGCHLD])
         pid = self._fork()
         while True:
-            if signal.sigwait([signal.SIGTERM, signal.SIGCHLD]) == signal.SIGTERM:
+            if signal.sigwait(_KEPT) == signal.SIGTERM:
                 os.kill(pid, signal.SIGTERM)
                 status = os.waitpid(pid, 0)[1]
                 os._exit(0 if status in (0, signal.SIGTERM) else status & 127 or 1)
@@ -131,7 +138,7 @@ class _Keeper:
     def _fork(self) -> int:
         pid = os.fork()
         if pid == 0:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM, signal.SIGCHLD])
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _KEPT)
             self._serve()
         return pid
 

@@ -1,0 +1,49 @@
+"""What became of jobs that somebody wished to change: a line for each, and the exit code."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sysjobs.cli.output import emit, note, printable
+from sysjobs.errors import EXIT_FAILED, EXIT_OK
+from sysjobs.selectors import damaged_records, nothing_found
+
+if TYPE_CHECKING:
+    from sysjobs.answers import Changed, ChangeResult
+
+# Those that aren't as wished are marked.
+_SENTENCES = {
+    "cancelled": "is cancelled; it had not started.",
+    "cancelling": "is being cancelled; its processes were told to end.",
+    "held": "is held; it won't start before it is released.",
+    "released": "is released.",
+    "not_held": "wasn't held.",
+}
+_REFUSALS = {
+    "denied": "belongs to somebody else; it was left alone.",
+    "held_by_root": "is held by root; only root can release it.",
+    "started": "has started; `sysjobs cancel` ends it.",
+}
+
+
+def report(changed: Changed, *, ended_is_fine: bool) -> int:
+    """Prints what became of each job; 1 if something of that isn't as wished."""
+    code = EXIT_OK
+    for result in changed.results:
+        emit(describe(result))
+        if result.outcome in _REFUSALS or (result.outcome == "ended" and not ended_is_fine):
+            code = EXIT_FAILED
+    for text in changed.missing:
+        note(nothing_found(text))
+    if changed.damaged:
+        note(f"{damaged_records(changed.damaged)}, and left alone; `sudo sysjobs doctor` says what to do.")
+    return EXIT_FAILED if changed.missing or changed.damaged else code
+
+
+def describe(result: ChangeResult) -> str:
+    """One line for what became of a job."""
+    job = f"Job {result.id} ({printable(result.name)})" if result.name else f"Job {result.id}"
+    if result.outcome == "ended":
+        return f"{job} had ended before: {result.status}."
+    sentence = _SENTENCES.get(result.outcome) or _REFUSALS.get(result.outcome)
+    return f"{job} {sentence}" if sentence else f"{job}: {printable(result.outcome)}."

@@ -1,0 +1,67 @@
+"""What has to come before a job may wait for its turn: other jobs, a time, and that nobody holds it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class When(StrEnum):
+    """At which moment of another job's life a job may wait for its turn, by the name of the option."""
+
+    AFTER = "after"
+    """It has begun, or ended without."""
+    OK = "afterok"
+    ANY = "afterany"
+    NOT_OK = "afternotok"
+    SINGLETON = "singleton"
+    """It has ended, and is of the same name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dependency:
+    when: When
+    job_id: int
+
+    def __str__(self) -> str:
+        return f"{self.when}:{self.job_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """`begin_at`: microseconds since 1970."""
+
+    begin_at: int | None = None
+    dependencies: tuple[Dependency, ...] = ()
+
+    def __bool__(self) -> bool:
+        return self.begin_at is not None or bool(self.dependencies)
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Who keeps a job from waiting for its turn."""
+
+    uid: int
+    user: str
+
+
+def dump_dependencies(dependencies: tuple[Dependency, ...]) -> str | None:
+    return json.dumps([[each.when, each.job_id] for each in dependencies]) if dependencies else None
+
+
+def load_dependencies(text: str | None) -> tuple[Dependency, ...]:
+    """As `dump_dependencies` wrote them. Raises ValueError for what it didn't write."""
+    if text is None:
+        return ()
+    try:
+        return tuple(Dependency(When(when), _id(job_id)) for when, job_id in json.loads(text))
+    except (TypeError, ValueError):
+        raise ValueError(f"its dependencies are {text!r}") from None
+
+
+def _id(value: object) -> int:
+    if type(value) is not int:
+        raise TypeError(value)
+    return value
