@@ -27,18 +27,18 @@ from sysjobs.client import Client
 
 @click.command()
 @click.pass_obj
-def hold(socket):
+def ponder(socket):
     with Client(socket) as client:
-        client._call("Hold", {"id": "1"})
+        client._call("Ponder", {"id": "1"})
 """
 _METHOD = """
 
-def _hold(exchange, call):
+def _ponder(exchange, call):
     exchange.finish({})
 
 
 _table = Handlers.table
-Handlers.table = lambda self: _table(self) | {"io.sysjobs.Hold": _hold}
+Handlers.table = lambda self: _table(self) | {"io.sysjobs.Ponder": _ponder}
 """
 _VIEW = """
 
@@ -70,8 +70,8 @@ def newer_deb(deb: Path, folder: Path) -> Path:
     _replace(package / "store/database.py", r"(?m)^SCHEMA_VERSION = \d+$", f"SCHEMA_VERSION = {SCHEMA}")
     (package / f"store/migrations/{SCHEMA:04}_moods.sql").write_text(_MIGRATION)
     _append(package / "store/schema.sql", _MIGRATION)
-    (package / "cli/hold.py").write_text(_COMMAND)
-    _append(package / "cli/app.py", 'COMMANDS["hold"] = ("sysjobs.cli.hold", "Hold a job.")\n')
+    (package / "cli/ponder.py").write_text(_COMMAND)
+    _append(package / "cli/app.py", 'COMMANDS["ponder"] = ("sysjobs.cli.ponder", "Ponder a job.")\n')
     _append(package / "handlers.py", _METHOD)
     _append(package / "views.py", _VIEW)
     for name in ("preinst", "postinst"):

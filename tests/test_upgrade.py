@@ -88,7 +88,7 @@ def ended(alice: Place, jobs: Iterable[int]) -> list[tuple[str, int | None]]:
 def test_jobs_and_clients_go_on(node: Node, alice: Place) -> None:
     lines = "for i in {1..5000}; do echo line $i; [ -e go ] && exit 3; sleep 0.02; done"
     # The new files are there, and the old daemon still.
-    until_unpacked = f"until [ -e {PACKAGE}/cli/hold.py ]; do sleep 0.01; done; "
+    until_unpacked = f"until [ -e {PACKAGE}/cli/ponder.py ]; do sleep 0.01; done; "
     kinds = (
         (["-c", BEGIN + lines], ("FAILED", 3)),
         (["--setup", BEGIN + UNTIL_GO, "--", "sh", "-c", "exit 4"], ("FAILED", 4)),
@@ -186,11 +186,11 @@ def test_dpkg_is_killed_and_the_versions_are_mixed(node: Node, alice: Place) -> 
     # Unpacked and not configured: the new commands ask the old daemon.
     assert alice.run("--version").stdout.decode().split() == ["sysjobs", VERSION]
     works(alice, running)
-    held = alice.run("hold", check=False)
-    assert (held.returncode, held.stderr.decode().splitlines()) == (
+    pondered = alice.run("ponder", check=False)
+    assert (pondered.returncode, pondered.stderr.decode().splitlines()) == (
         1,
         [
-            f"sysjobs: sysjobsd {sysjobs.__version__}, asked by sysjobs {VERSION}, doesn't know Hold.",
+            f"sysjobs: sysjobsd {sysjobs.__version__}, asked by sysjobs {VERSION}, doesn't know Ponder.",
             "  Have the daemon restarted, which harms no job: systemctl restart sysjobsd. "
             f"If it is {sysjobs.__version__} then too, upgrade its package.",
         ],
@@ -198,7 +198,7 @@ def test_dpkg_is_killed_and_the_versions_are_mixed(node: Node, alice: Place) -> 
 
     node.run(["dpkg", "--configure", "-a"])
     assert version(node) == VERSION
-    assert alice.run("hold").stderr == b""
+    assert alice.run("ponder").stderr == b""
     # The old commands ask the new daemon.
     old = {"PYTHONPATH": "/srv/old"}
     assert alice.run("--version", env=old).stdout.decode().split() == ["sysjobs", sysjobs.__version__]
