@@ -51,20 +51,34 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("suite", suites, scope="session")
 
 
+LONGEST = ("tests/test_vm", "tests/test_crash")
+"""What takes longest begins first, and the rest goes on beside it."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: [not item.nodeid.startswith(name) for name in LONGEST])
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
     """Where several processes run the tests, those that share a machine share the process too."""
     from xdist.scheduler import LoadScopeScheduling
 
+    config.option.loadscopereorder = False
+
     class ByMachine(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             suite = re.search(rf"[\[-]({'|'.join(SUITES)})\b", nodeid)
+            if suite is None:
+                return nodeid
             if nodeid.startswith("tests/test_vm"):
-                machine = "vm"
-            else:
-                # Two nodes, for some half of the tests each: more can go on at once.
-                machine = "first node" if nodeid < "tests/test_e" else "second node"
-            return f"{suite[1]} {machine}" if suite else nodeid
+                # One emulated machine after the other: each takes all processors that it can get.
+                return "vm"
+            if nodeid.startswith("tests/test_crash"):
+                return f"{suite[1]} crash"
+            # Two nodes, for some half of the tests each: more can go on at once.
+            return f"{suite[1]} {'first' if nodeid < 'tests/test_e' else 'second'} node"
 
     return ByMachine(config, log)
 
