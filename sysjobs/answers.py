@@ -132,6 +132,58 @@ class ChangeResult:
         return cls(get.integer("id"), get.text("name"), get.text("status"), get.text("outcome"))
 
 
+@dataclass(frozen=True, slots=True)
+class NodeUser:
+    """What a user has of the node: CPUs, bytes of memory."""
+
+    user: str
+    uid: int
+    running: int
+    waiting: int
+    cpus: float
+    memory: int
+
+    @classmethod
+    def from_wire(cls, raw: object) -> NodeUser:
+        get = _Fields(raw)
+        return cls(
+            get.text("user"), get.integer("uid"), get.integer("running"), get.integer("waiting"),
+            get.number("cpus"), get.integer("memory"),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """What the node has for jobs, and who uses it; who drained it, when and why, if it is."""
+
+    cpus: float
+    memory: int
+    cpus_used: float
+    memory_used: int
+    running: int
+    waiting: int
+    users: list[NodeUser]
+    drained_by: str | None
+    drained_at: int | None
+    drained_for: str | None
+
+    @classmethod
+    def from_wire(cls, raw: object) -> NodeState:
+        get = _Fields(raw)
+        return cls(
+            cpus=get.number("cpus"),
+            memory=get.integer("memory"),
+            cpus_used=get.number("cpus_used"),
+            memory_used=get.integer("memory_used"),
+            running=get.integer("running"),
+            waiting=get.integer("waiting"),
+            users=[NodeUser.from_wire(user) for user in get.values.get("users") or ()],
+            drained_by=get.text_or_none("drained_by"),
+            drained_at=get.integer_or_none("drained_at"),
+            drained_for=get.text_or_none("drained_for"),
+        )
+
+
 class Changed(NamedTuple):
     """What became of the jobs that were meant, those of the ids that mean none, and the ids of jobs whose
     records are damaged."""
@@ -149,7 +201,7 @@ class Listing(NamedTuple):
     damaged: list[int]
 
 
-View = TypeVar("View", JobView, JobDetails, ChangeResult)
+View = TypeVar("View", JobView, JobDetails, ChangeResult, NodeState)
 
 
 class _Fields:

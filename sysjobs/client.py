@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from sysjobs.answers import Changed, JobDetails, JobView, Listing, View
+    from sysjobs.answers import Changed, JobDetails, JobView, Listing, NodeState, View
 
     Text = str | bytes
     Replies = Sequence[dict[str, Any]]
@@ -204,6 +204,19 @@ class Client:
         reply = self._call(method, {"ids": texts, **more})[-1]
         missing = [str(text) for text in reply.get("missing") or ()]
         return Changed([*self._views(ChangeResult, reply.get("results"))], missing, _damaged([reply]))
+
+    def node(self) -> NodeState:
+        """What the node has for jobs, and who uses it."""
+        from sysjobs.answers import NodeState
+
+        return self._view(NodeState, self._call("Node", {})[-1].get("node"))
+
+    def drain(self, reason: str | None = None) -> None:
+        """Lets no job start until `resume()`; for root."""
+        self._call("Drain", {"reason": reason})
+
+    def resume(self) -> None:
+        self._call("Resume", {})
 
     def check(self) -> tuple[dict[str, str], ...]:
         """What the daemon finds wrong with the node: subject, level, text, advice.

@@ -34,6 +34,11 @@ class Paths:
         return self.database.with_name("shutdown")
 
     @property
+    def drained(self) -> Path:
+        """Where it is noted that no job is to start."""
+        return self.database.with_name("drained")
+
+    @property
     def rescued(self) -> Path:
         """Where the database goes that was removed while in use, directory and all."""
         return self.scripts.parent / self.database.name

@@ -18,6 +18,7 @@ from typing import Any
 from sysjobs import introspection
 from sysjobs.capacity import capacity
 from sysjobs.config import Paths, Settings, read_settings
+from sysjobs.drain import read_drain
 from sysjobs.engine import Answer, ConnectionLost
 from sysjobs.engine.files import JobFiles
 from sysjobs.engine.systemd import Systemd
@@ -80,6 +81,7 @@ class Daemon:
         self._store = Store(paths.database)
         self._room = FileSystems(paths.database, paths.logs, paths.scripts)
         waiting = self._waiting = Waiting(clock, self._room, self._rules(settings))
+        waiting.drain = read_drain(paths.drained)
         self._queue = Queue(self._store, self._engine, capacity(settings), clock, self._wake, waiting)
         self._handlers = Handlers(
             self._queue, self._store, self._engine, files, settings, clock, paths, self._room, self._look

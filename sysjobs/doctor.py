@@ -49,6 +49,8 @@ def findings(
             "sysjobsd starts and ends nothing now: systemd can't be reached, or its database not be written.",
             "`journalctl -u sysjobsd` says why; it is tried again every second.",
         )
+    if (drain := queue.waiting.drain) is not None:
+        yield finding("node", "warning", drain.why().text)
     if bad_settings is None:
         yield finding("settings", "ok", "The settings can be read.")
     else:

@@ -14,6 +14,7 @@ from sysjobs.engine import Engine
 from sysjobs.engine.files import JobFiles
 from sysjobs.errors import Refused, SysjobsError
 from sysjobs.jobs import UNFINISHED, Job, Reason, Status
+from sysjobs.nodes import Nodes
 from sysjobs.peer import Peer
 from sysjobs.ports import Clock, RowDamaged, storage_unreadable
 from sysjobs.protocol import Call, Params
@@ -58,6 +59,7 @@ class Handlers:
             "io.sysjobs.Watch": self.watch,
             "io.sysjobs.Check": self.check,
             **Changes(self.queue, self.store, self.clock).table(),
+            **Nodes(self.queue, self.clock, self.paths).table(),
         }
         return {name: self._reading(method) for name, method in methods.items()}
 

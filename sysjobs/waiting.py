@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from sysjobs import scheduler
 from sysjobs.deferred import Deferred, LookUp
@@ -21,11 +22,27 @@ POSTPONE = 2_000_000
 """Microseconds until a start is tried again that something other than the job kept from beginning."""
 
 
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """Who drained the node, when (microseconds since 1970) and why."""
+
+    user: str
+    at: int
+    reason: str = ""
+
+    def why(self) -> Reason:
+        """What a job waits for then."""
+        by = f"{self.user}: {self.reason}" if self.reason else self.user
+        return Reason("drained", f"The node was drained by {by}. No job starts before `sysjobs node resume`.")
+
+
 class Waiting:
     """PENDING jobs, in the order in which they are to start, and INIT ones, which may not wait for that."""
 
     def __init__(self, clock: Clock, room: Room, rules: Rules) -> None:
         self.rules = rules
+        # Somebody's wish that no job starts.
+        self.drain: Drain | None = None
         self._clock = clock
         self._room = room
         self._jobs: dict[int, Job] = {}
@@ -82,13 +99,16 @@ class Waiting:
         if (short := self._room.to_submit()) is not None:
             hint = "See to that, and submit again. What was submitted before is not lost."
             raise Unavailable(short, hint, code="no-room")
-        users = self._pending.of_user(new.uid) + self._deferred.of_user(new.uid)
-        self.rules.limits.refuse_pending(users, len(self))
+        self.rules.limits.refuse_pending(self.of_user(new.uid), len(self))
+
+    def of_user(self, uid: int) -> int:
+        """How many of them are this user's."""
+        return self._pending.of_user(uid) + self._deferred.of_user(uid)
 
     def choose(self, holdings: Holdings) -> list[Job]:
         """Those that start now."""
         now = self._clock.monotonic()
-        if now < self._again_at:
+        if now < self._again_at or self.drain is not None:
             return []
         self._again_at, self.obstacle = 0, None
         if self.rules.shares is not None:
@@ -120,6 +140,8 @@ class Waiting:
         """What one of them waits for."""
         if job.status is Status.INIT:
             return self._deferred.why(job, self._clock.now())
+        if self.drain is not None:
+            return self.drain.why()
         if self.obstacle is not None and job.amount.fits(holdings.capacity):
             return self.obstacle
         now = self._clock.monotonic()

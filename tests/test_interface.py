@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from sysjobs import changes, handlers
-from sysjobs.answers import ChangeResult, JobDetails, JobView
+from sysjobs import changes, handlers, nodes
+from sysjobs.answers import ChangeResult, JobDetails, JobView, NodeState, NodeUser
 from sysjobs.conditions import Conditions, Dependency, Hold, When
 from sysjobs.config import Settings
 from sysjobs.errors import WIRE_ERRORS
@@ -229,7 +229,7 @@ def test_each_handler_takes_what_is_declared(method: str, monkeypatch: pytest.Mo
     def take(values: object, known: frozenset[str], what: str = "") -> None:
         raise Taken(known)
 
-    for module in (handlers, changes):
+    for module in (handlers, changes, nodes):
         monkeypatch.setattr(module, "Params", take)
     with pytest.raises(Taken) as caught:
         make_handlers().table()[f"io.sysjobs.{method}"](cast(Any, None), Call(method))
@@ -258,11 +258,11 @@ def test_every_status_is_declared() -> None:
         ("JobDetails", JobDetails),
         ("CancelResult", ChangeResult),
         ("ChangeResult", ChangeResult),
+        ("NodeState", NodeState),
+        ("NodeUser", NodeUser),
     ],
 )
-def test_the_client_reads_what_is_declared(
-    name: str, view: type[JobView] | type[JobDetails] | type[ChangeResult]
-) -> None:
+def test_the_client_reads_what_is_declared(name: str, view: type[Any]) -> None:
     assert [each.name for each in fields(view)] == list(members(name))
 
 

@@ -71,6 +71,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {"sysjobs.service"},
         {"sysjobs.listener"},
         {"sysjobs.room"},
+        {"sysjobs.drain"},
         {
             "sysjobs.engine.boot",
             "sysjobs.engine.bus",
@@ -86,7 +87,7 @@ LAYERS: dict[str, list[set[str]]] = {
     ],
     # Where requests come in from one edge and go out to the others.
     "handlers": [
-        {"sysjobs.handlers", "sysjobs.changes", "sysjobs.doctor", "sysjobs.selection"},
+        {"sysjobs.handlers", "sysjobs.changes", "sysjobs.doctor", "sysjobs.nodes", "sysjobs.selection"},
     ],
     "entry": [
         {"sysjobs.__main__", "sysjobs.cli.*"},

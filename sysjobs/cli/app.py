@@ -26,6 +26,7 @@ COMMANDS = {
     "hold": ("sysjobs.cli.hold", "Keep jobs from starting."),
     "release": ("sysjobs.cli.hold", "Let held jobs go on."),
     "wait": ("sysjobs.cli.wait", "Wait until jobs have ended."),
+    "node": ("sysjobs.cli.node", "Show what the node has and who uses it; drain it."),
     "doctor": ("sysjobs.cli.doctor", "Tell what is wrong with this node, and what to do."),
 }
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}

@@ -1,0 +1,98 @@
+"""Calls about the node: what it has and who uses it, and whether jobs may start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sysjobs.config import Paths
+from sysjobs.drain import read_drain, write_drain
+from sysjobs.errors import Denied, Refused, Unavailable
+from sysjobs.ports import Clock
+from sysjobs.protocol import Call, Params
+from sysjobs.queue import Queue
+from sysjobs.server import Exchange
+from sysjobs.waiting import Drain
+
+MAX_REASON = 1000
+
+
+@dataclass(slots=True)
+class Nodes:
+    queue: Queue
+    clock: Clock
+    paths: Paths
+
+    def table(self) -> dict[str, Callable[[Exchange, Call], None]]:
+        return {
+            "io.sysjobs.Node": self.node,
+            "io.sysjobs.Drain": self.drain,
+            "io.sysjobs.Resume": self.resume,
+        }
+
+    def node(self, exchange: Exchange, call: Call) -> None:
+        Params(call.parameters, frozenset())
+        holdings, waiting = self.queue.holdings, self.queue.waiting
+        used = holdings.capacity - holdings.free
+        state: dict[str, object] = {
+            "cpus": holdings.capacity.cpus / 1000,
+            "memory": holdings.capacity.memory,
+            "cpus_used": used.cpus / 1000,
+            "memory_used": used.memory,
+            "running": len(holdings),
+            "waiting": len(waiting),
+            "users": self._users(),
+        }
+        if (drain := waiting.drain) is not None:
+            state |= {"drained_by": drain.user, "drained_at": drain.at, "drained_for": drain.reason}
+        exchange.finish({"node": state})
+
+    def _users(self) -> list[dict[str, object]]:
+        """Those who have jobs that run or wait."""
+        holdings, waiting = self.queue.holdings, self.queue.waiting
+        users = []
+        for uid, name in sorted({(job.uid, job.user) for job in self.queue.jobs.values()}):
+            running, has = holdings.of_user(uid)
+            waits = waiting.of_user(uid)
+            if running or waits:
+                users.append(
+                    {
+                        "user": name, "uid": uid, "running": running, "waiting": waits,
+                        "cpus": has.cpus / 1000, "memory": has.memory,
+                    }
+                )  # fmt: skip
+        return users
+
+    def drain(self, exchange: Exchange, call: Call) -> None:
+        params = Params(call.parameters, frozenset(("reason",)))
+        _only_root(exchange)
+        reason = params.text("reason") or ""
+        if len(reason) > MAX_REASON or not (reason.isprintable() or not reason):
+            raise Refused(
+                "The reason is too long or has control characters in it.",
+                f"Give one line of at most {MAX_REASON} characters.",
+                code="bad-reason",
+            )
+        self._set(exchange, Drain(exchange.peer.user or "root", self.clock.now(), reason))
+
+    def resume(self, exchange: Exchange, call: Call) -> None:
+        Params(call.parameters, frozenset())
+        _only_root(exchange)
+        self._set(exchange, None)
+
+    def _set(self, exchange: Exchange, drain: Drain | None) -> None:
+        try:
+            write_drain(self.paths.drained, drain)
+        except OSError as error:
+            raise Unavailable(
+                f"That can't be noted in {self.paths.drained}: {error.strerror}.",
+                "See that its file system has room and is writable.",
+                code="storage",
+            ) from None
+        self.queue.waiting.drain = read_drain(self.paths.drained)
+        exchange.finish({})
+
+
+def _only_root(exchange: Exchange) -> None:
+    if not exchange.peer.is_root:
+        raise Denied("Only root drains and resumes the node.", "Use sudo.", code="denied")
