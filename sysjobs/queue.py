@@ -238,8 +238,9 @@ class Queue:
         if changed.status is not job.status:
             self.waiting.changed(changed)
         if changed.waits:
-            # One that was to be started, and wasn't, goes back to where it stood.
-            self._give_back(job)
+            if job.status.launched:
+                # It was to be started, and wasn't: back to where it stood.
+                self._give_back(job)
             self.waiting.put(changed)
         elif changed.status.launched and not job.status.launched:
             self._do(self._start, changed)

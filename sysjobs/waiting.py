@@ -108,12 +108,12 @@ class Waiting:
     def choose(self, holdings: Holdings) -> list[Job]:
         """Those that start now."""
         now = self._clock.monotonic()
-        if now < self._again_at or self.drain is not None:
-            return []
-        self._again_at, self.obstacle = 0, None
         if self.rules.shares is not None:
             # After each change of what they hold the queue comes here.
             self.rules.shares.advance(now / 1_000_000, holdings.cpus_of_users())
+        if now < self._again_at or self.drain is not None:
+            return []
+        self._again_at, self.obstacle = 0, None
         ids = scheduler.choose(self._pending, holdings, self.rules, now, STARTS_AT_ONCE)
         if ids and (short := self._room.to_start()) is not None:
             self.postpone(Reason("no-room", f"{short} Jobs start once there is room."))
