@@ -137,6 +137,18 @@ def systemd_stopped(node: Node) -> Iterator[None]:
         os.kill(node.state.init, signal.SIGCONT)
 
 
+@contextmanager
+def drop_in(node: Machine, text: str) -> Iterator[None]:
+    """Run the daemon with these settings of its unit."""
+    path = f"/run/systemd/system/{DAEMON}.d/test.conf"
+    node.put(path, f"[Service]\n{text}\n".encode())
+    try:
+        node.sh(f"systemctl daemon-reload; systemctl restart {DAEMON}")
+        yield
+    finally:
+        node.sh(f"rm -f {path}; systemctl daemon-reload; systemctl restart {DAEMON}")
+
+
 def daemon_files(node: Machine) -> int:
     """How many descriptors the daemon has."""
     return int(node.sh(f"ls /proc/{daemon(node, 'MainPID')}/fd | wc -l"))

@@ -17,6 +17,7 @@ from tests.admin_on_node import (
     Place,
     daemon,
     daemon_seconds,
+    drop_in,
     kill_daemon,
     place,
     stopped,
@@ -28,7 +29,6 @@ from tests.node import Node
 from tests.waiting import wait_until
 
 BOTH = "sysjobsd.socket sysjobsd.service"
-DROP_IN = "/run/systemd/system/sysjobsd.service.d/around.conf"
 STOPPED = ("CANCELLED", "stopped")
 PAUSE = "read -t 0.1 <> <(:) || :"
 LOST = ("FAILED_DRIVER", "lost")
@@ -57,17 +57,6 @@ def meanwhile(node: Node, script: str) -> Iterator[None]:
         node.run(["touch", flag])
         output, errors = process.communicate(timeout=60)
     assert int(output.split()[-1]) > 0, errors
-
-
-@contextmanager
-def drop_in(node: Node, text: str) -> Iterator[None]:
-    """Run the daemon with these settings of its unit."""
-    node.put(DROP_IN, f"[Service]\n{text}\n".encode())
-    try:
-        node.sh(f"systemctl daemon-reload; systemctl restart {DAEMON}")
-        yield
-    finally:
-        node.sh(f"rm {DROP_IN}; systemctl daemon-reload; systemctl restart {DAEMON}")
 
 
 SAVES = """
@@ -245,13 +234,13 @@ def test_units_are_reset_and_stopped_while_it_is_away(node: Node, alice: Place) 
 DEAF = """
 import sys
 from pathlib import Path
-from sysjobs import daemon
+from sysjobs import daemon, sysjobsd
 from sysjobs.engine.bus import Bus
 
 hear = Bus.signals
 Bus.signals = lambda bus: hear(bus) * (not Path("/run/sysjobs/deaf").exists())
 daemon.CHECK_EVERY = float(sys.argv[1])
-sys.exit(daemon.main([]))
+sys.exit(sysjobsd.main([]))
 """
 
 

@@ -109,7 +109,7 @@ def test_sighup_reads_them_again(node: Node, alice: Place, settings: Settings) -
 BAD = {
     "[node]\ncpus = 'many'\n": "line 2: cpus 'many' is not a number of CPUs. Give a number",
     "[node]\n\ncpu = 3\n": "line 3: [node] has no setting 'cpu'. It has cpus, memory",
-    "[nodes]\ncpus = 3\n": "line 1: there are no settings 'nodes'. The tables are [node], [jobs], [limits].",
+    "[nodes]\ncpus = 3\n": "line 1: there are no settings 'nodes'. The tables are [node], [jobs], [order], ",
     "[node\n": "(at line 1, column 6)",
     "[node]\ncpus = 1\nreserve-cpus = 1\n": "The settings leave nothing for jobs: of 1 CPU and ",
     "[node]\nreserve-memory = '900T'\n": "they reserve 0 CPUs and 900T of memory. Reserve less.",

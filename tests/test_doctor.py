@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
-from tests.admin_on_node import DAEMON, SETTINGS, place
+from tests.admin_on_node import DAEMON, SETTINGS, drop_in, place
 from tests.node import Node
 from tests.queue_on_node import QueueOnNode
-from tests.test_around import DEAF, drop_in
+from tests.test_around import DEAF
 
 SUBJECTS = ["daemon", "systemd", "settings", "memory", "disk", "disk", "disk", "units"]
 SCRIPTS = "/run/sysjobs/jobs"

@@ -7,25 +7,17 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.admin_on_node import DAEMON, Place, place, stopped, unit
+from tests.admin_on_node import DAEMON, Place, drop_in, place, stopped, unit
 from tests.node import Node
-
-DROP_IN = f"/run/systemd/system/{DAEMON}.d/moment.conf"
 
 
 @contextmanager
 def daemon_that(node: Node, does: str) -> Iterator[None]:
     """The service's daemon with something of it replaced."""
-    node.put(
-        "/run/moment.py",
-        f"import sys\n{does}\nfrom sysjobs import sysjobsd\nsys.exit(sysjobsd.main([]))".encode(),
-    )
-    node.put(DROP_IN, b"[Service]\nExecStart=\nExecStart=/usr/bin/python3 -P /run/moment.py\n")
-    node.sh(f"systemctl daemon-reload; systemctl restart {DAEMON}")
-    try:
+    runs = "from sysjobs import sysjobsd\nsys.exit(sysjobsd.main([]))"
+    node.put("/run/moment.py", f"import sys\n{does}\n{runs}".encode())
+    with drop_in(node, "ExecStart=\nExecStart=/usr/bin/python3 -P /run/moment.py"):
         yield
-    finally:
-        node.sh(f"rm -f {DROP_IN}; systemctl daemon-reload; systemctl restart {DAEMON}")
 
 
 @pytest.fixture
