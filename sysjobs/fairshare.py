@@ -37,7 +37,9 @@ class FairShares:
     def recall(self, uses: Iterable[Use], now: float) -> None:
         """Count what was had before anybody counted."""
         for use in uses:
-            began, ended = (self._left(now - when) for when in (use.since, min(use.until, now)))
+            # The clock may have been set back since, or in between.
+            until = min(use.until, now)
+            began, ended = (self._left(now - when) for when in (min(use.since, until), until))
             self._add(use.uid, use.cpus * (ended - began))
 
     def advance(self, now: float, holds: Mapping[int, int]) -> None:

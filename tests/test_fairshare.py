@@ -68,3 +68,12 @@ def test_what_still_runs_counts_until_now() -> None:
     shares.recall([Use(7, 1000, 0, 999)], 100)
     same.recall([Use(7, 1000, 0, 100)], 100)
     assert shares.of(7) == same.of(7) > 0
+
+
+@pytest.mark.parametrize(("since", "until"), [(4e9, 5e9), (4e9, 50.0), (60.0, 50.0), (150.0, 160.0)])
+def test_what_was_had_by_a_clock_that_was_set_back_since_counts_for_nothing(
+    since: float, until: float
+) -> None:
+    shares = FairShares(HOUR)
+    shares.recall([Use(7, 1000, since, until)], 100.0)
+    assert shares.of(7) == 0
