@@ -151,9 +151,8 @@ class Job:
     @property
     def ends_by(self) -> int | None:
         """When SIGKILL comes at the latest, in CLOCK_MONOTONIC; None: it may run as long as it likes."""
-        if self.kill_at is not None or self.deadline is None:
-            return self.kill_at
-        return self.deadline + int(self.grace * 1_000_000)
+        limit = None if self.deadline is None else self.deadline + int(self.grace * 1_000_000)
+        return min((end for end in (self.kill_at, limit) if end is not None), default=None)
 
 
 def unit_name(job_id: int) -> str:

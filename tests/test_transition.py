@@ -338,3 +338,13 @@ def test_holds() -> None:
     assert transition(rooted, Held(ALICES)) == rooted, "it is root's to release"
     assert transition(rooted, cancel()).hold is None
     assert transition(held, Unmet(NOW, Outcome(Status.CANCELLED))).hold is None
+
+
+def test_a_cancel_with_a_long_grace_does_not_put_off_the_end_by_the_time_limit() -> None:
+    """By which others are promised when they can start."""
+    job = queued(Status.RUNNING, deadline=1_000_000, grace=2.0)
+    assert job.ends_by == 3_000_000
+    assert transition(job, cancel(kill_at=2_000_000)).ends_by == 2_000_000
+    patient = transition(job, cancel(kill_at=9_000_000))
+    assert patient.ends_by == 3_000_000
+    assert transition(patient, TimeLimitReached(3_000_000)).ends_by == 3_000_000
