@@ -72,10 +72,12 @@ class _Plan:
             return 0.0
         return self._rules.shares.of(uid, sum(amount.cpus for amount in self._of_user(uid)))
 
-    def broken(self, kind: Kind) -> str | None:
-        """Which limit of its user keeps one more of these from starting."""
+    def broken(self, kind: Kind, beside: Kind | None = None) -> str | None:
+        """Which limit of its user keeps one more of these from starting, where `beside` starts too."""
         running, has = self._holdings.of_user(kind.uid)
         more = self._of_user(kind.uid)
+        if beside is not None and beside.uid == kind.uid:
+            more.append(beside.amount)
         return self._rules.limits.broken(running + len(more), sum(more, has), kind.amount)
 
     @property
@@ -124,20 +126,19 @@ def choose(pending: Pending, holdings: Holdings, rules: Rules, now: int, most: i
             continue
         if head is not None:
             reserved = reserved or plan.reserve(head.amount)
-            left = _beside(reserved, kind, now)
-            if left is None:
-                continue
-            reserved = replace(reserved, left=left)
+            if not _ends_by(reserved, kind, now):
+                # What it takes, of the node and of what its user may have, the head has to do without.
+                if not kind.amount.fits(reserved.left) or plan.broken(head, kind):
+                    continue
+                reserved = replace(reserved, left=reserved.left - kind.amount)
         plan.take(kind)
         chosen[job_id] = None
     return [*chosen]
 
 
-def _beside(reserved: Reservation, kind: Kind, now: int) -> Amount | None:
-    """What is left beside the head if one of these starts now; None if that could put the head off."""
-    if reserved.at is not None and kind.longest is not None and now + kind.longest <= reserved.at:
-        return reserved.left
-    return reserved.left - kind.amount if kind.amount.fits(reserved.left) else None
+def _ends_by(reserved: Reservation, kind: Kind, now: int) -> bool:
+    """Whether one of these that starts now has ended when the head can start."""
+    return reserved.at is not None and kind.longest is not None and now + kind.longest <= reserved.at
 
 
 @dataclass(frozen=True, slots=True)

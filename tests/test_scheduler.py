@@ -192,6 +192,20 @@ def test_limits(
     assert (reason.code, reason.text) == ("limits", says)
 
 
+@pytest.mark.parametrize(
+    ("limits", "asks"),
+    [(Limits(running_per_user=1), 1), (Limits(cpus_per_user=3), 1), (Limits(memory_per_user=3), 1)],
+)
+def test_the_head_is_not_put_off_by_what_its_user_may_have(limits: Limits, asks: int) -> None:
+    """A later job of the same user takes of that, too; unless it ends by then."""
+    full = node(Amount(4, 4), replace(runs(100, 2, 2, until=10), uid=7))
+    head, later = waits(1, 3, 3), waits(2, asks, asks)
+    assert choose(queue(head, later), full, FREE, 0, 9) == [2], "else it may"
+    assert choose(queue(head, later), full, Rules(limits), 0, 9) == []
+    assert choose(queue(head, replace(later, time_limit=10.0)), full, Rules(limits), 0, 9) == [2]
+    assert choose(queue(head, replace(later, uid=8)), full, Rules(limits), 0, 9) == [2]
+
+
 amounts = st.builds(Amount, cpus=st.integers(0, 4), memory=st.integers(0, 4))
 limits = st.none() | st.integers(1, 9).map(float)
 jobs = st.lists(st.tuples(amounts, limits, st.integers(-1, 1)), max_size=8)
