@@ -99,11 +99,15 @@ class Pending:
         return len(self._of)
 
     def in_turn(
-        self, taken: Container[int] = (), share: Callable[[int], float] = alike
+        self,
+        taken: Container[int] = (),
+        share: Callable[[int], float] = alike,
+        without: Container[int] = (),
     ) -> Iterator[tuple[int, Kind]]:
         """Each line's first, in order; and after one that is `taken` by the time, the next of its line.
 
         Of the same priority, those go first whose user's `share` is smaller. It may grow as jobs are taken.
+        Users that are in `without` by the time are left out.
         """
         heap: list[tuple[int, float, int, _Line, Iterator[Turn]]] = []
 
@@ -117,6 +121,8 @@ class Pending:
             offer(next(others, None), others)
         while heap:
             _, was, job_id, line, others = heappop(heap)
+            if line.kind.uid in without:
+                continue
             if share(line.kind.uid) > was:
                 offer(line.turn(job_id), others)
                 continue

@@ -10,7 +10,8 @@ the head doesn't need of what is free now.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from sysjobs.errors import Refused
@@ -22,7 +23,8 @@ from sysjobs.pending import Kind, Pending, kind_of
 from sysjobs.resources import Amount, describe, format_cpus, format_duration, format_memory
 
 LOOKS = 1000
-"""Lines that are looked at behind the head, so that a long queue of jobs that all differ costs no more."""
+"""Lines that are looked at behind the head, and of one user among those that a limit keeps from starting, so
+that a long queue of jobs that all differ costs no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,10 @@ class _Plan:
             more.append(beside.amount)
         return self._rules.limits.broken(running + len(more), sum(more, has), kind.amount)
 
+    def is_feasible(self, kind: Kind) -> bool:
+        """Whether the node has so much by now."""
+        return kind.amount.fits(self._holdings.capacity)
+
     @property
     def full(self) -> str | None:
         """Why none can start at all."""
@@ -97,6 +103,21 @@ class _Plan:
         return reservation(asked, self.free, ends)
 
 
+def _startable(
+    pending: Pending, plan: _Plan, rules: Rules, chosen: Container[int] = ()
+) -> Iterator[tuple[int, Kind]]:
+    """In turn, those that may start once there is room."""
+    passed: Counter[int] = Counter()
+    enough: set[int] = set()
+    for job_id, kind in pending.in_turn(chosen, plan.share, enough):
+        if plan.is_feasible(kind) and not plan.broken(kind):
+            yield job_id, kind
+            continue
+        passed[kind.uid] += 1
+        if passed[kind.uid] > rules.looks:
+            enough.add(kind.uid)
+
+
 def _end(entry: tuple[int, Amount]) -> int:
     return entry[0]
 
@@ -111,7 +132,7 @@ def choose(pending: Pending, holdings: Holdings, rules: Rules, now: int, most: i
     head: Kind | None = None
     reserved: Reservation | None = None
     looks = rules.looks
-    for job_id, kind in pending.in_turn(chosen, plan.share):
+    for job_id, kind in _startable(pending, plan, rules, chosen):
         if len(chosen) == most or plan.full:
             break
         if head is not None:
@@ -119,10 +140,7 @@ def choose(pending: Pending, holdings: Holdings, rules: Rules, now: int, most: i
                 break
             looks -= 1
         if not kind.amount.fits(plan.free):
-            if head is None and kind.amount.fits(holdings.capacity) and not plan.broken(kind):
-                head = kind
-            continue
-        if plan.broken(kind):
+            head = head or kind
             continue
         if head is not None:
             reserved = reserved or plan.reserve(head.amount)
@@ -152,9 +170,8 @@ class Outlook:
 def outlook(pending: Pending, holdings: Holdings, rules: Rules, now: int) -> Outlook:
     """As it is once all that can start has started."""
     plan = _Plan(holdings, rules, now)
-    for job_id, kind in pending.in_turn(share=plan.share):
-        if kind.amount.fits(holdings.capacity) and not plan.broken(kind):
-            return Outlook(job_id, None if kind.amount.fits(plan.free) else plan.reserve(kind.amount))
+    for job_id, kind in _startable(pending, plan, rules):
+        return Outlook(job_id, None if kind.amount.fits(plan.free) else plan.reserve(kind.amount))
     return Outlook()
 
 
@@ -173,7 +190,7 @@ def why_waiting(job: Job, seen: Outlook, holdings: Holdings, rules: Rules, now: 
     soon = ""
     if seen.reserved is not None and seen.reserved.at is not None:
         soon = format_duration(max(seen.reserved.at - now, 0) // 1_000_000)
-    if job.id != seen.head:
+    if seen.head not in (None, job.id):
         when = f", which can start in {soon} at the latest" if soon else ""
         return Reason("resources", f"Waits behind job {seen.head}, the head of the queue{when}.")
     when = f" It can start in {soon} at the latest." if soon else ""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,7 +15,7 @@ from sysjobs.fairshare import FairShares
 from sysjobs.holdings import Holdings
 from sysjobs.jobs import Job, Status
 from sysjobs.limits import Limits
-from sysjobs.pending import Pending
+from sysjobs.pending import Kind, Pending
 from sysjobs.resources import Amount, describe
 from sysjobs.scheduler import (
     LOOKS,
@@ -104,9 +106,30 @@ def test_first_come_first_served_where_nobody_looks_behind_the_head() -> None:
 
 def test_not_more_lines_are_looked_at_than_that() -> None:
     others = [waits(2 + number, 2, number) for number in range(LOOKS)]
-    full = node(Amount(4, 0), runs(1, 3))
+    full = node(Amount(4, LOOKS), runs(1, 3))
     assert choose(queue(waits(1, 4), *others[:-1], waits(9999, 0)), full, FREE, 0, 9) == [9999]
     assert choose(queue(waits(1, 4), *others, waits(9999, 0)), full, FREE, 0, 9) == []
+
+
+def test_not_more_lines_of_a_user_who_has_enough_are_looked_at_than_that() -> None:
+    """However they differ, and whoever comes after them."""
+    looks = 0
+
+    class Counting(Pending):
+        def in_turn(self, *rules: Any) -> Iterator[tuple[int, Kind]]:
+            nonlocal looks
+            for turn in super().in_turn(*rules):
+                looks += 1
+                yield turn
+
+    pending, rules = Counting(), Rules(Limits(running_per_user=1))
+    for number in range(1, 3 * LOOKS):
+        pending.add(waits(number, 1, number))
+    pending.add(waits(9999, 1, uid=7))
+    full = node(Amount(4, 4 * LOOKS), runs(10000, 1))
+    assert choose(pending, full, rules, 0, 9) == [9999]
+    assert outlook(pending, full, rules, 0).head == 9999
+    assert looks <= 2 * (LOOKS + 2)
 
 
 def test_the_higher_priority_first() -> None:
@@ -323,6 +346,13 @@ def test_when_the_head_can_start() -> None:
 
 def test_nobody_waits() -> None:
     assert outlook(queue(), node(NODE), FREE, 0) == Outlook()
+
+
+def test_one_that_waits_no_more() -> None:
+    """As those are told who read of it before that is on disk."""
+    holdings = node(NODE, runs(9, 4000))
+    text = why_waiting(queued(id=1, amount=NODE), Outlook(), holdings, FREE, 0).text
+    assert text == "Waits for CPUs: asks for 4; 0 of the node's 4 are free."
 
 
 def test_describe() -> None:
