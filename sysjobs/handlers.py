@@ -15,6 +15,7 @@ from sysjobs.engine.files import JobFiles
 from sysjobs.errors import Refused, SysjobsError
 from sysjobs.jobs import UNFINISHED, Job, Reason, Status
 from sysjobs.nodes import Nodes
+from sysjobs.payload import NewJob
 from sysjobs.peer import Peer
 from sysjobs.ports import Clock, RowDamaged, storage_unreadable
 from sysjobs.protocol import Call, Params
@@ -89,17 +90,17 @@ class Handlers:
             spec,
             Params(params.mapping("context"), CONTEXT_KEYS, "context."),
             params.text("key"),
-            dependencies=self._dependencies(peer, spec),
             default_grace=self.settings.grace,
             now=self.clock.now(),
         )
-        if spec.flag("singleton"):
-            new = new.after(namesakes(new, self.queue.jobs.values()))
         warnings = not_enforced(new.amount, holds_memory=self.engine.holds_memory)
-        job_id = self.queue.submit(new)
+        # What the first one was to come after may be called otherwise by now.
+        job_id = None if new.key is None else self.store.find_key(new.uid, new.key)
+        if job_id is None:
+            job_id = self.queue.submit(new.after(self._dependencies(peer, spec, new)))
         exchange.finish({"id": job_id} | ({"warnings": warnings} if warnings else {}))
 
-    def _dependencies(self, peer: Peer, spec: Params) -> list[Dependency]:
+    def _dependencies(self, peer: Peer, spec: Params, new: NewJob) -> list[Dependency]:
         """The jobs that the new one is to come after."""
         found = []
         for when in (When.AFTER, When.OK, When.ANY, When.NOT_OK):
@@ -115,6 +116,8 @@ class Handlers:
                 "Give fewer.",
                 code="too-many",
             )
+        if spec.flag("singleton"):
+            found += namesakes(new, self.queue.jobs.values())
         return found
 
     def list_jobs(self, exchange: Exchange, call: Call) -> None:

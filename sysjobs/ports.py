@@ -32,7 +32,6 @@ class Storage(Protocol):
     def payload(self, job_id: int) -> Payload:
         """Raises RowDamaged."""
 
-    def find_key(self, uid: int, key: str) -> int | None: ...
     def unfinished(self) -> Iterator[Job | RowDamaged]: ...
 
 

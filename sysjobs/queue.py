@@ -81,8 +81,6 @@ class Queue:
 
     def submit(self, new: NewJob) -> int:
         """Accept a job; its id. It is on disk once the replies given to `after_commit` are called."""
-        if new.key is not None and (known := self._storage.find_key(new.uid, new.key)) is not None:
-            return known
         # Whatever becomes of it, the daemon has a look around.
         self._wake()
         self.waiting.admit(new, self.holdings)
@@ -154,7 +152,7 @@ class Queue:
 
     def check(self, tell: Callable[[Job], None] = lambda job: None) -> None:
         """Compare every job that was launched with what the engine has; `tell` of those that were behind."""
-        launched = [job for job in self.jobs.values() if job.status is not Status.PENDING]
+        launched = [job for job in self.jobs.values() if not job.waits]
         found = self._engine.observe_all(launched)
         self.strangers &= {seen.job_id for seen in found}
         for seen in found:
@@ -342,8 +340,11 @@ class Queue:
     def flush(self) -> None:
         """Start what fits, commit, then answer and act. Raises ConnectionLost, StorageFailed."""
         if self.online:
-            for job, event in self.waiting.verdicts(self._look_up):
-                self._apply(job, event)
+            try:
+                for job, event in self.waiting.verdicts(self._look_up):
+                    self._apply(job, event)
+            except self._storage.failure as error:
+                self._batch.broken = error
             self._launch()
         batch, self._batch = self._batch, Batch()
         try:

@@ -80,7 +80,6 @@ def new_job(
     context: Params,
     key: str | None,
     *,
-    dependencies: Sequence[Dependency] = (),
     default_grace: float,
     now: int,
 ) -> NewJob:
@@ -116,7 +115,7 @@ def new_job(
         payload=payload,
         key=key,
         priority=_priority(spec.integer("priority") or 0),
-        conditions=Conditions(_begin(spec.integer("begin"), now), tuple(dependencies)),
+        conditions=Conditions(_begin(spec.integer("begin"), now)),
         hold=Hold(by.uid, by.user) if spec.flag("hold") else None,
     )
 

@@ -1,0 +1,148 @@
+"""The queue with a database and an engine that does nothing: what waits for other things than its turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sysjobs.conditions import Conditions, Dependency, Hold, When
+from sysjobs.engine import Boot, Observation
+from sysjobs.handlers import Handlers
+from sysjobs.jobs import CancelRequested, Ended, Job, Outcome, Status
+from sysjobs.peer import Peer
+from sysjobs.ports import StorageFailed
+from sysjobs.protocol import Call
+from sysjobs.queue import Queue
+from sysjobs.resources import Amount
+from sysjobs.scheduler import Rules
+from sysjobs.store import Store
+from sysjobs.waiting import Waiting
+from tests.models import BOOT, NOW, cancel, new_job
+
+ALICE = Peer(1000, 1000, "alice")
+
+
+class Idle:
+    """An engine, a clock and room for all."""
+
+    def __init__(self) -> None:
+        self.boot = Boot(BOOT)
+        self.holds_memory = True
+        self.observed: list[int] = []
+
+    def now(self) -> int:
+        return NOW
+
+    def monotonic(self) -> int:
+        return 1_000_000
+
+    def to_submit(self) -> None: ...
+
+    def to_start(self) -> None: ...
+
+    def observe_all(self, jobs: Iterable[Job]) -> list[Observation]:
+        self.observed = [job.id for job in jobs]
+        return []
+
+    def users(self) -> list[int]:
+        return []
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *arguments: None
+
+
+class World:
+    def __init__(self, path: Path) -> None:
+        self.idle: Any = Idle()
+        self.store = Store(path)
+        waiting = Waiting(self.idle, self.idle, Rules())
+        capacity = Amount(1000, 8 << 30)
+        self.queue = Queue(self.store, self.idle, capacity, self.idle, lambda: None, waiting)
+        self.queue.load()
+        self.queue.reconcile()
+        settings: Any = SimpleNamespace(grace=30.0)
+        none: Any = None
+        self.handlers = Handlers(
+            self.queue, self.store, self.idle, none, settings, self.idle, none, none, none
+        )
+
+    def close(self) -> None:
+        self.store.close()
+
+    def add(self, *dependencies: tuple[When, int], **fields: object) -> int:
+        conditions = Conditions(dependencies=tuple(Dependency(when, other) for when, other in dependencies))
+        job_id = self.queue.submit(new_job(conditions=conditions, **fields))
+        self.queue.flush()
+        return job_id
+
+    def submit(self, **parameters: object) -> int:
+        """As a client asks for it."""
+        replies: list[dict[str, int]] = []
+        exchange: Any = SimpleNamespace(peer=ALICE, finish=replies.append)
+        call = Call("io.sysjobs.Submit", {"job": {"command": ["true"]}, **parameters})
+        self.handlers.table()["io.sysjobs.Submit"](exchange, call)
+        self.queue.flush()
+        return replies[0]["id"]
+
+    def change(self, job_id: int, event: CancelRequested | Ended) -> None:
+        self.queue._apply(self.queue.jobs[job_id], event)
+        self.queue.flush()
+
+    def status(self, job_id: int) -> Status:
+        job = self.store.get(job_id)
+        assert job is not None
+        return job.status
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with closing(World(tmp_path / "sysjobs.db")) as world:
+        yield world
+
+
+DONE = Ended(NOW + 2, Outcome(Status.FAILED_DRIVER))
+
+
+def test_units_are_looked_for_of_jobs_that_were_launched_alone(world: World) -> None:
+    runs = world.add()
+    waits = world.add(amount=Amount(1000, 0))
+    held = world.add(hold=Hold(1000, "alice"))
+    assert [world.status(job) for job in (runs, waits, held)] == [
+        Status.RUNNING,
+        Status.PENDING,
+        Status.INIT,
+    ]
+    world.queue.check()
+    assert world.idle.observed == [runs]
+
+
+def test_a_dependency_that_cannot_be_read_for_now(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is as with a commit that fails: nothing comes of it, and the queue is read again."""
+    first = world.add()
+    world.change(first, cancel())
+    world.change(first, DONE)
+    world.queue.jobs.clear()
+
+    def fails(job_id: int) -> Job:
+        raise Store.failure("disk I/O error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.store, "get", fails)
+        with pytest.raises(StorageFailed, match="disk I/O error"):
+            world.add((When.ANY, first))
+    assert world.store.get(first + 1) is None
+    assert world.status(world.add((When.ANY, first))) is not Status.INIT
+
+
+def test_a_repeated_submit_is_the_same_job_whatever_has_become_of_what_it_names(world: World) -> None:
+    first = world.submit(job={"command": ["true"], "name": "prepare", "hold": True})
+    job = {"command": ["true"], "afterany": ["prepare"]}
+    later = world.submit(job=job, key="k")
+    world.change(first, cancel())
+    assert world.status(first) is Status.CANCELLED
+    assert world.submit(job=job, key="k") == later
