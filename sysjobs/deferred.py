@@ -14,20 +14,28 @@ LookUp = Callable[[int], Job | None]
 """A job by its id; None if it is gone, or can't be read."""
 
 
+_SLACK = 1000
+"""Moments of jobs that are gone and are kept in memory."""
+
+
 class Deferred:
     def __init__(self) -> None:
         self._jobs: dict[int, Job] = {}
         self._counts: Counter[int] = Counter()
-        # Who waits for whom, and until when (microseconds since 1970).
+        # What of its dependencies each still waits for, and so who waits for whom.
+        self._open: dict[int, dict[Dependency, None]] = {}
         self._behind: defaultdict[int, dict[int, None]] = defaultdict(dict)
+        # Until when they wait (microseconds since 1970).
         self._begin: list[tuple[int, int]] = []
         self._has_begun: set[int] = set()
-        # Those to look at, in order.
-        self._touched: dict[int, None] = {}
-        self._waits_for: dict[int, Dependency] = {}
+        # Those to look at, and of each the dependencies for which something has changed.
+        self._touched: dict[int, dict[Dependency, None]] = {}
 
     def __len__(self) -> int:
         return len(self._jobs)
+
+    def __contains__(self, job_id: int) -> bool:
+        return job_id in self._jobs
 
     def of_user(self, uid: int) -> int:
         return self._counts[uid]
@@ -36,12 +44,18 @@ class Deferred:
         """One that is deferred, or was and has changed."""
         if job.id not in self._jobs:
             self._counts[job.uid] += 1
+            self._open[job.id] = {}
             for dependency in job.conditions.dependencies:
-                self._behind[dependency.job_id][job.id] = None
+                self._wait_for(job.id, dependency)
             if job.conditions.begin_at is not None:
                 heappush(self._begin, (job.conditions.begin_at, job.id))
         self._jobs[job.id] = job
-        self._touched[job.id] = None
+        self._touched.setdefault(job.id, {})
+
+    def _wait_for(self, job_id: int, dependency: Dependency) -> None:
+        self._open[job_id][dependency] = None
+        self._behind[dependency.job_id][job_id] = None
+        self._touched.setdefault(job_id, {})[dependency] = None
 
     def discard(self, job_id: int) -> None:
         job = self._jobs.pop(job_id, None)
@@ -49,17 +63,26 @@ class Deferred:
             return
         self._counts[job.uid] -= 1
         self._touched.pop(job_id, None)
-        self._waits_for.pop(job_id, None)
         self._has_begun.discard(job_id)
-        for dependency in job.conditions.dependencies:
-            behind = self._behind[dependency.job_id]
-            behind.pop(job_id, None)
-            if not behind:
-                del self._behind[dependency.job_id]
+        for dependency in self._open.pop(job_id):
+            self._leave(job_id, dependency.job_id)
+        if len(self._begin) > 2 * len(self._jobs) + _SLACK:
+            self._begin = sorted({entry for entry in self._begin if entry[1] in self._jobs})
+
+    def _leave(self, job_id: int, other_id: int) -> None:
+        """Have a job wait for another one no more."""
+        behind = self._behind[other_id]
+        behind.pop(job_id, None)
+        if not behind:
+            del self._behind[other_id]
 
     def changed(self, job_id: int) -> None:
         """Whoever waits for this job is to be looked at."""
-        self._touched |= self._behind.get(job_id, {})
+        for behind in self._behind.get(job_id, ()):
+            self._touched.setdefault(behind, {}).update(self._open_on(behind, job_id))
+
+    def _open_on(self, job_id: int, other_id: int) -> dict[Dependency, None]:
+        return {each: None for when in When if (each := Dependency(when, other_id)) in self._open[job_id]}
 
     def next_begin(self) -> int | None:
         """When the next one may begin, in microseconds since 1970."""
@@ -72,25 +95,40 @@ class Deferred:
         while (begin := self.next_begin()) is not None and begin <= now:
             job_id = heappop(self._begin)[1]
             self._has_begun.add(job_id)
-            self._touched[job_id] = None
+            self._touched.setdefault(job_id, {})
         while self._touched:
-            job = self._jobs[next(iter(self._touched))]
-            del self._touched[job.id]
-            event = self._verdict(job, now, look_up)
+            job_id, _ = next_one = self._touched.popitem()
+            event = self._unmet(*next_one, now, look_up) or self._verdict(self._jobs[job_id], now)
             if event is not None:
-                yield job, event
+                yield self._jobs[job_id], event
 
-    def _verdict(self, job: Job, now: int, look_up: LookUp) -> Event | None:
-        self._waits_for.pop(job.id, None)
-        for dependency in job.conditions.dependencies:
+    def _unmet(
+        self, job_id: int, dependencies: dict[Dependency, None], now: int, look_up: LookUp
+    ) -> Event | None:
+        """Take in how it is about these; the end of a job for which one can never be met."""
+        looking = list(dependencies)
+        for dependency in looking:
             other = look_up(dependency.job_id)
             met = is_met(dependency, other)
-            if met is None:
+            if met is None or other is None:
                 return Unmet(now, Outcome(Status.CANCELLED, _unmet(dependency, other)))
             if not met:
-                self._waits_for.setdefault(job.id, dependency)
+                continue
+            self._open[job_id].pop(dependency, None)
+            if not self._open_on(job_id, other.id):
+                self._leave(job_id, other.id)
+            if dependency.when is When.SINGLETON and other.started_at is None:
+                # It stood for those before it, some of which may not have ended.
+                before = [each for each in other.conditions.dependencies if each.when is When.SINGLETON]
+                for each in before:
+                    self._wait_for(job_id, each)
+                looking += before
+                self._touched.pop(job_id, None)
+        return None
+
+    def _verdict(self, job: Job, now: int) -> Event | None:
         begin_at = job.conditions.begin_at
-        if job.hold is not None or job.id in self._waits_for:
+        if job.hold is not None or self._open[job.id]:
             return None
         if begin_at is not None and begin_at > now:
             if job.id in self._has_begun:
@@ -105,7 +143,7 @@ class Deferred:
         if job.hold is not None:
             by = "its owner" if job.hold.uid == job.uid else job.hold.user
             return Reason("held", f"Held by {by}; `sysjobs release {job.id}` lets it go on.")
-        if (dependency := self._waits_for.get(job.id)) is not None:
+        if (dependency := next(iter(self._open.get(job.id, ())), None)) is not None:
             return Reason("dependency", f"Waits for job {dependency.job_id} to {_TO[dependency.when]}.")
         if (begin_at := job.conditions.begin_at) is not None and begin_at > now:
             return Reason("begin", f"Is to begin in {format_duration((begin_at - now) / 1_000_000)}.")

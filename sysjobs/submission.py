@@ -131,15 +131,18 @@ def _begin(asked: int | None, now: int) -> int | None:
 
 
 def namesakes(new: NewJob, live: Iterable[Job]) -> list[Dependency]:
-    """What --singleton waits for: the user's unfinished jobs of this name.
+    """What --singleton waits for: the user's unfinished jobs of this name, in order.
 
-    One of them that does so too stands for all before it.
+    One of them that does so too stands for all before it: else many that do would name each other.
     """
-    same = [job for job in live if (job.uid, job.name) == (new.uid, new.name) and not job.status.terminal]
-    newest = max(same, key=lambda job: job.id, default=None)
-    if newest is not None and any(each.when is When.SINGLETON for each in newest.conditions.dependencies):
-        same = [newest]
-    return [Dependency(When.SINGLETON, job.id) for job in same]
+    found: list[Dependency] = []
+    for job in sorted(live, key=lambda job: job.id):
+        if (job.uid, job.name) != (new.uid, new.name) or job.status.terminal:
+            continue
+        if any(each.when is When.SINGLETON for each in job.conditions.dependencies):
+            found.clear()
+        found.append(Dependency(When.SINGLETON, job.id))
+    return found
 
 
 def _priority(asked: int) -> int:

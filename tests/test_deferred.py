@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -67,6 +69,10 @@ class World:
             self.deferred.put(job)
         else:
             self.deferred.discard(job.id)
+
+    def set_new(self, job: Job) -> None:
+        self.jobs[job.id] = job
+        self.deferred.put(job)
 
     def settle(self, now: int = NOW) -> dict[int, Event]:
         events = {}
@@ -182,6 +188,64 @@ def test_one_that_is_cancelled_waits_for_nothing() -> None:
     world.set(job(1, Status.SUCCEEDED))
     assert world.settle(NOW + 2 * HOUR) == {}
     assert (len(world.deferred), world.deferred.of_user(1000)) == (0, 0)
+
+
+def test_a_singleton_stands_for_those_before_it_even_if_it_never_began() -> None:
+    world = World(job(1, Status.RUNNING, started_at=NOW), after(2, (When.SINGLETON, 1)))
+    world.set_new(after(3, (When.SINGLETON, 2)))
+    world.set_new(after(4, (When.SINGLETON, 3), (When.ANY, 2)))
+    assert world.settle() == {}
+    for number in (2, 3):
+        world.set(replace(world.jobs[number], status=Status.CANCELLED, ended_at=NOW))
+    assert world.settle() == {}
+    assert world.why(4) == ("dependency", "Waits for job 1 to end, which has the same name.")
+    world.set(job(1, Status.FAILED, started_at=NOW))
+    assert world.settle() == {4: Eligible()}
+
+
+def test_only_what_has_changed_is_looked_up() -> None:
+    looked: list[int] = []
+    world = World(*(job(number) for number in range(1, 101)))
+    world.set_new(after(200, *((When.ANY, number) for number in range(1, 101))))
+    world.settle()
+    world.jobs = _Noting(world.jobs, looked)
+    for number in (7, 50, 7):
+        world.set(job(number, Status.FAILED))
+        assert world.settle() == {}
+    assert looked == [7, 50]
+
+
+class _Noting(dict[int, Job]):
+    def __init__(self, jobs: dict[int, Job], looked: list[int]) -> None:
+        super().__init__(jobs)
+        self._looked = looked
+
+    def get(self, job_id: int, default: Any = None) -> Any:
+        self._looked.append(job_id)
+        return super().get(job_id, default)
+
+
+def test_the_work_does_not_grow_with_the_square_of_the_jobs() -> None:
+    """All that were held are looked at after a restart."""
+
+    def seconds(count: int) -> float:
+        one = job(0, Status.INIT, hold=Hold(0, "root"))
+        world = World(*(replace(one, id=number) for number in range(count)))
+        began = time.perf_counter()
+        assert world.settle() == {}
+        return time.perf_counter() - began
+
+    few = min(seconds(2_000) for _ in range(3))
+    assert seconds(32_000) < 64 * few
+
+
+def test_moments_of_jobs_that_are_gone_take_no_memory() -> None:
+    deferred = Deferred()
+    for number in range(5000):
+        one = job(number, Status.INIT, conditions=Conditions(NOW + HOUR))
+        deferred.put(one)
+        deferred.discard(one.id)
+    assert len(deferred._begin) <= 1001
 
 
 dependencies = st.lists(

@@ -136,6 +136,8 @@ def test_a_dependency_that_cannot_be_read_for_now(world: World, monkeypatch: pyt
         with pytest.raises(StorageFailed, match="disk I/O error"):
             world.add((When.ANY, first))
     assert world.store.get(first + 1) is None
+    world.queue.load()
+    world.queue.reconcile()
     assert world.status(world.add((When.ANY, first))) is not Status.INIT
 
 
