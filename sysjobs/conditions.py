@@ -57,11 +57,11 @@ def load_dependencies(text: str | None) -> tuple[Dependency, ...]:
         return ()
     try:
         return tuple(Dependency(When(when), _id(job_id)) for when, job_id in json.loads(text))
-    except (TypeError, ValueError):
-        raise ValueError(f"its dependencies are {text!r}") from None
+    except (TypeError, ValueError, RecursionError):
+        raise ValueError(f"its dependencies are {text:.80}") from None
 
 
 def _id(value: object) -> int:
-    if type(value) is not int:
-        raise TypeError(value)
+    if type(value) is not int or not 0 < value < 2**63:
+        raise ValueError(value)
     return value

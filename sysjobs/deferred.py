@@ -97,6 +97,7 @@ class Deferred:
             self._has_begun.add(job_id)
             self._touched.setdefault(job_id, {})
         while self._touched:
+            # Not the first, which a dict finds by going over all that were there before it.
             job_id, _ = next_one = self._touched.popitem()
             event = self._unmet(*next_one, now, look_up) or self._verdict(self._jobs[job_id], now)
             if event is not None:

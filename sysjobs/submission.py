@@ -123,8 +123,8 @@ def new_job(
 def _begin(asked: int | None, now: int) -> int | None:
     if asked is not None and not 0 <= asked <= now + MAX_SECONDS * 1_000_000:
         raise Refused(
-            f"--begin {asked} is no time that a job can wait for.",
-            "Give microseconds since 1970, no more than 100 years from now.",
+            f"--begin {asked} (microseconds since 1970) is no time that a job can wait for.",
+            "Give a moment since 1970, no more than 100 years from now.",
             code="bad-begin",
         )
     return asked

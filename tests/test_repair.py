@@ -72,6 +72,7 @@ BAD_ROWS = [
     (4, "uid = 'x'", "its uid is 'x'"),
     (4, "grace = NULL", "its grace is None"),
     (4, "boot_id = NULL, shard = NULL, started_at = NULL", "it is RUNNING, but was never started"),
+    (4, "held_uid = 0, held_user = 'root'", "it is RUNNING, but held"),
     (4, "shard = NULL", "of boot_id, shard, started_at only some are there"),
     (4, "status = 'FAILED'", "it is FAILED, but its end is None"),
     (7, "ended_at = NULL", "it is FAILED, but its end is None"),

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sysjobs.conditions import Conditions, Dependency, When
 from sysjobs.errors import Refused
+from sysjobs.jobs import Job, Status
 from sysjobs.payload import NewJob, Payload
 from sysjobs.protocol import Params, ProtocolError
 from sysjobs.resources import Amount
-from sysjobs.submission import CONTEXT_KEYS, MAX_STRING, SPEC_KEYS, Submitter, new_job
+from sysjobs.submission import CONTEXT_KEYS, MAX_STRING, SPEC_KEYS, Submitter, namesakes, new_job
 from sysjobs.wire import to_wire
-from tests.models import NOW
+from tests.models import NOW, queued
 
 ALICE = Submitter(1000, 1000, "alice")
 
@@ -242,3 +245,24 @@ def test_messages_do_not_repeat_long_values() -> None:
     with pytest.raises(Refused) as caught:
         submit(OK | {"name": LONG})
     assert len(caught.value.message) < 200
+
+
+def test_a_singleton_names_those_since_the_last_one() -> None:
+    def job(number: int, status: Status = Status.PENDING, *, alone: bool = False, **fields: Any) -> Job:
+        conditions = Conditions(dependencies=(Dependency(When.SINGLETON, 1),) if alone else ())
+        return replace(queued(status), id=number, conditions=conditions, **fields)
+
+    live = [
+        job(2),
+        job(4, Status.INIT, alone=True),
+        job(3, Status.RUNNING),
+        job(5),
+        job(6, name="another"),
+        job(7, uid=7),
+        job(8, Status.FAILED, alone=True),
+        job(9, Status.INIT),
+    ]
+    new = submit({"command": ["x"], "name": "train"})
+    assert [each.job_id for each in namesakes(new, live)] == [4, 5, 9]
+    assert [each.job_id for each in namesakes(new, live[:1] + live[2:])] == [2, 3, 5, 9]
+    assert namesakes(new, []) == []

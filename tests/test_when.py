@@ -31,7 +31,8 @@ def test_moments(text: str, moment: datetime) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "+", "+x", "soon", "25:00", "18", "2026-02-30", "2026-12-24 25:00", "1764525510"]
+    "text",
+    ["", "+", "+x", "soon", "25:00", "18", "2026-02-30", "2026-12-24 25:00", "1764525510", "0001-01-01"],
 )
 def test_what_is_no_moment(text: str) -> None:
     with pytest.raises(Refused) as caught:

@@ -17,13 +17,25 @@ def parse_when(text: str, option: str, now: datetime) -> datetime:
         return now + timedelta(seconds=parse_duration(text[1:], option))
     for pattern in _FORMATS:
         if (found := _parsed(text, pattern)) is not None:
-            return found.replace(tzinfo=None).astimezone()
+            return _local(found, text, option)
     for pattern in _TIMES:
         if (found := _parsed(text, pattern)) is not None:
             today = datetime.combine(now.date(), found.time())
             moment = today.astimezone()
             return moment if moment > now else (today + timedelta(days=1)).astimezone()
-    raise Refused(
+    raise _refusal(text, option)
+
+
+def _local(found: datetime, text: str, option: str) -> datetime:
+    try:
+        return found.astimezone()
+    except (ValueError, OverflowError):
+        # Of a year that is the first or the last in one zone, and none in another.
+        raise _refusal(text, option) from None
+
+
+def _refusal(text: str, option: str) -> Refused:
+    return Refused(
         f"{option} {text!r} is not a moment.",
         "Give +1h30m, a time such as 22:00, or a date such as 2026-12-24 or '2026-12-24 18:00'.",
         code="bad-begin",

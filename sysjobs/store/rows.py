@@ -49,6 +49,8 @@ class Rows:
             raise ValueError(f"it is {status}, but its end is {row['ended_at']}")
         if status.launched and row["boot_id"] is None:
             raise ValueError(f"it is {status}, but was never started")
+        if status is not Status.INIT and row.get("held_uid") is not None:
+            raise ValueError(f"it is {status}, but held")
 
 
 _TOGETHER = (
