@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sysjobs import scheduler
 from sysjobs.deferred import Deferred, LookUp
-from sysjobs.errors import Unavailable
+from sysjobs.errors import Refused, Unavailable
 from sysjobs.holdings import Holdings
 from sysjobs.jobs import Event, Job, Reason, Status
 from sysjobs.payload import NewJob
@@ -17,6 +18,9 @@ from sysjobs.scheduler import Outlook, Rules
 
 STARTS_AT_ONCE = 16
 """Units asked for between two looks at the sockets: each takes PID 1 one or two milliseconds."""
+
+MOST_DEPENDENCIES = 200_000
+"""Of all jobs of a user that wait: each takes half a kilobyte of memory."""
 
 POSTPONE = 2_000_000
 """Microseconds until a start is tried again that something other than the job kept from beginning."""
@@ -48,6 +52,8 @@ class Waiting:
         self._jobs: dict[int, Job] = {}
         self._pending = Pending()
         self._deferred = Deferred()
+        # How many other jobs those of each user name that they come after.
+        self._dependencies: Counter[int] = Counter()
         # What keeps all of them from starting for a while.
         self.obstacle: Reason | None = None
         self._again_at = 0
@@ -61,10 +67,16 @@ class Waiting:
         self._jobs.clear()
         self._pending = Pending()
         self._deferred = Deferred()
+        self._dependencies.clear()
         self._seen = None
+
+    def _is_there(self, job: Job) -> bool:
+        return job.id in self._jobs or job.id in self._deferred
 
     def put(self, job: Job) -> None:
         """Where its status says: one that has come, or has changed."""
+        if not self._is_there(job):
+            self._dependencies[job.uid] += len(job.conditions.dependencies)
         if job.status is Status.INIT:
             self._discard_pending(job)
             self._deferred.put(job)
@@ -75,6 +87,8 @@ class Waiting:
         self._seen = None
 
     def discard(self, job: Job) -> None:
+        if self._is_there(job):
+            self._dependencies[job.uid] -= len(job.conditions.dependencies)
         self._discard_pending(job)
         self._deferred.discard(job.id)
 
@@ -100,6 +114,14 @@ class Waiting:
             hint = "See to that, and submit again. What was submitted before is not lost."
             raise Unavailable(short, hint, code="no-room")
         self.rules.limits.refuse_pending(self.of_user(new.uid), len(self))
+        more = len(new.conditions.dependencies)
+        if more and (all_of_them := self._dependencies[new.uid] + more) > MOST_DEPENDENCIES:
+            raise Refused(
+                f"Your waiting jobs would have {all_of_them:,} others to come after, counted for each; "
+                f"{MOST_DEPENDENCIES:,} are taken.",
+                "Have one job come after many, and the others after that one.",
+                code="too-many",
+            )
 
     def of_user(self, uid: int) -> int:
         """How many of them are this user's."""

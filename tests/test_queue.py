@@ -12,6 +12,7 @@ import pytest
 
 from sysjobs.conditions import Conditions, Dependency, Hold, When
 from sysjobs.engine import Boot, Observation
+from sysjobs.errors import Refused
 from sysjobs.handlers import Handlers
 from sysjobs.jobs import CancelRequested, Ended, Job, Outcome, Status
 from sysjobs.peer import Peer
@@ -148,3 +149,27 @@ def test_a_repeated_submit_is_the_same_job_whatever_has_become_of_what_it_names(
     world.change(first, cancel())
     assert world.status(first) is Status.CANCELLED
     assert world.submit(job=job, key="k") == later
+
+
+def test_what_jobs_come_after_is_bounded_for_each_user(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For it is kept in memory, also once it has come."""
+    monkeypatch.setattr("sysjobs.waiting.MOST_DEPENDENCIES", 3)
+    first = world.add()
+    after = [(When.AFTER, first), (When.ANY, first)]
+    started, other = world.add(*after[:1], amount=Amount(0, 0)), world.add(*after)
+    assert (world.status(started), world.status(other)) == (Status.RUNNING, Status.INIT)
+    met = world.add(*after[:1], amount=Amount(1000, 0))
+    assert world.status(met) is Status.PENDING
+    with pytest.raises(Refused) as caught:
+        world.add(*after[:1])
+    assert caught.value.code == "too-many"
+    world.add()
+    world.add(*after, uid=7)
+    world.queue.load()
+    world.queue.reconcile()
+    world.queue.flush()
+    for job in (met, other):
+        with pytest.raises(Refused):
+            world.add(*after, (When.OK, first))
+        world.queue.change(world.queue.jobs[job], cancel())
+    world.add(*after, (When.OK, first))
