@@ -152,7 +152,7 @@ class Waiting:
 
     def next_time(self) -> int | None:
         """When to look again though nothing has changed."""
-        again = self._again_at if self._jobs and self._again_at else None
+        again = self._again_at if self._jobs and self._again_at and self.drain is None else None
         if (begin := self._deferred.next_begin()) is None:
             return again
         begins = self._clock.monotonic() + max(begin - self._clock.now(), 0)

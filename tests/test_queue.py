@@ -14,7 +14,7 @@ from sysjobs.conditions import Conditions, Dependency, Hold, When
 from sysjobs.engine import Boot, Observation
 from sysjobs.errors import Refused
 from sysjobs.handlers import Handlers
-from sysjobs.jobs import CancelRequested, Ended, Job, Outcome, Status
+from sysjobs.jobs import CancelRequested, Ended, Job, Outcome, Reason, Status
 from sysjobs.peer import Peer
 from sysjobs.ports import StorageFailed
 from sysjobs.protocol import Call
@@ -22,7 +22,7 @@ from sysjobs.queue import Queue
 from sysjobs.resources import Amount
 from sysjobs.scheduler import Rules
 from sysjobs.store import Store
-from sysjobs.waiting import Waiting
+from sysjobs.waiting import Drain, Waiting
 from tests.models import BOOT, NOW, cancel, new_job
 
 ALICE = Peer(1000, 1000, "alice")
@@ -173,3 +173,15 @@ def test_what_jobs_come_after_is_bounded_for_each_user(world: World, monkeypatch
             world.add(*after, (When.OK, first))
         world.queue.change(world.queue.jobs[job], cancel())
     world.add(*after, (When.OK, first))
+
+
+def test_a_drained_node_waits_for_no_moment_at_which_it_starts_nothing(world: World) -> None:
+    """Else the daemon would look again and again."""
+    world.add()
+    assert world.status(world.add(amount=Amount(1000, 0))) is Status.PENDING
+    world.queue.waiting.postpone(Reason("no-room", "There is no room."))
+    assert world.queue.waiting.next_time() is not None
+    world.queue.waiting.drain = Drain("root", NOW)
+    assert world.queue.waiting.next_time() is None
+    world.queue.waiting.drain = None
+    assert world.queue.waiting.next_time() is not None
