@@ -37,7 +37,7 @@ def kind_of(job: Job) -> Kind:
 class _Line:
     """Ids in order; those that stand elsewhere by now, or nowhere, are passed over."""
 
-    __slots__ = ("_first", "_ids", "_lines", "kind")
+    __slots__ = ("_first", "_ids", "_lines", "kind", "there")
 
     def __init__(self, kind: Kind, lines: Mapping[int, _Line]) -> None:
         self.kind = kind
@@ -45,8 +45,13 @@ class _Line:
         self._lines = lines
         self._ids: list[int] = []
         self._first = 0
+        self.there = 0
 
     def add(self, job_id: int) -> None:
+        self.there += 1
+        if len(self._ids) > 2 * self.there + _SLACK:
+            self._ids = [each for each in self._ids if self._lines.get(each) is self]
+            self._first = 0
         if not self._ids or self._ids[-1] < job_id:
             self._ids.append(job_id)
             return
@@ -155,6 +160,7 @@ class Pending:
         uid = line.kind.uid
         was_first = line.first() == job_id
         del self._of[job_id]
+        line.there -= 1
         self._counts[uid] -= 1
         if was_first:
             _drop(self._firsts[uid], line.turn(job_id))

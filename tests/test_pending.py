@@ -85,3 +85,18 @@ def test_a_long_line_that_moves_up() -> None:
         pending.remove(number)
     pending.add(job(17))
     assert turns(pending) == [17, 5000]
+
+
+def test_those_that_are_gone_take_no_memory() -> None:
+    """Also behind one that stays."""
+    pending = Pending()
+    pending.add(job(1))
+    for number in range(2, 5000):
+        pending.add(job(number))
+        pending.add(job(10_000 - number))
+        pending.remove(number)
+        pending.remove(10_000 - number)
+    pending.add(job(4))
+    (line,) = pending._lines.values()
+    assert len(line._ids) <= 1003
+    assert turns(pending) == [1, 4]
