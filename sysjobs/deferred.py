@@ -176,6 +176,6 @@ def is_met(dependency: Dependency, other: Job | None) -> bool | None:
 
 
 def _unmet(dependency: Dependency, other: Job | None) -> Reason:
-    how = "is gone" if other is None else f"ended as {other.status}"
+    how = "is gone, or can't be read" if other is None else f"ended as {other.status}"
     text = f"Was to start after job {dependency.job_id} ({dependency.when}), which {how}."
     return Reason("dependency", text)

@@ -364,9 +364,9 @@ class Queue:
         return None
 
     def _launch(self) -> None:
-        chosen = self.waiting.choose(self.holdings)
+        # Read before the choice, which counts on it that none of them ends later than by its own clock.
         now, monotonic = self._clock.now(), self._clock.monotonic()
-        for job in chosen:
+        for job in self.waiting.choose(self.holdings):
             deadline = None if job.time_limit is None else monotonic + int(job.time_limit * 1_000_000)
             shard = self.holdings.place(job.uid)
             self.holdings.take(self._apply(job, Launched(now, self._engine.boot.id, shard, deadline)))

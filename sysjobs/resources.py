@@ -45,7 +45,8 @@ class Amount:
         return Amount(self.cpus - other.cpus, self.memory - other.memory)
 
     def fits(self, free: Amount) -> bool:
-        return self.cpus <= free.cpus and self.memory <= free.memory
+        """Whether there is so much, which may be less than nothing; what isn't asked for isn't missed."""
+        return (not self.cpus or self.cpus <= free.cpus) and (not self.memory or self.memory <= free.memory)
 
 
 def parse_cpus(text: str, option: str = "--cpus") -> int:

@@ -188,8 +188,9 @@ def why_waiting(job: Job, seen: Outlook, holdings: Holdings, rules: Rules, now: 
     if limited is not None:
         return Reason("limits", limited)
     soon = ""
-    if seen.reserved is not None and seen.reserved.at is not None:
-        soon = format_duration(max(seen.reserved.at - now, 0) // 1_000_000)
+    # What is past that moment doesn't end though it was killed: nobody knows when it will.
+    if seen.reserved is not None and seen.reserved.at is not None and seen.reserved.at > now:
+        soon = format_duration(-((now - seen.reserved.at) // 1_000_000))
     if seen.head not in (None, job.id):
         when = f", which can start in {soon} at the latest" if soon else ""
         return Reason("resources", f"Waits behind job {seen.head}, the head of the queue{when}.")

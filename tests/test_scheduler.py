@@ -69,6 +69,7 @@ CHOICES: list[tuple[str, list[Row], list[Row], list[int]]] = [
     ("all fit", [], [(1, 0, None)] * 4, [1, 2, 3, 4]),
     ("as many as fit", [(2, 0, None)], [(1, 0, None)] * 4, [1, 2]),
     ("what needs nothing fits anywhere", [(4, 4, None)], [(0, 0, None)] * 3, [1, 2, 3]),
+    ("and where the node has less by now", [(6, 0, None)], [(0, 4, None), (1, 0, None)], [1]),
     ("one that can't start here by now holds up nobody", [], [(5, 0, None), (0, 5, None), (1, 0, None)], [3]),
     ("nobody knows when: nothing that the head needs", [(2, 0, None)], [(3, 0, 9), (1, 0, 9)], []),
     ("nobody knows when: what the head doesn't need", [(4, 0, None)], [(1, 1, 9), (0, 3, 9), (0, 1, 9)], [2]),
@@ -339,7 +340,10 @@ def test_when_the_head_can_start() -> None:
     assert soon.endswith("0 of the node's 4 are free. It can start in 1h 30m at the latest.")
     behind = "Waits behind job 1, the head of the queue, which can start in {} at the latest."
     assert why_waiting(other, seen, holdings, FREE, 0).text == behind.format("1h 30m")
-    assert why_waiting(other, seen, holdings, FREE, 5400 * SECOND).text == behind.format("0s")
+    assert why_waiting(other, seen, holdings, FREE, 5400 * SECOND - 1).text == behind.format("1s")
+    # What should have ended hasn't.
+    overdue = why_waiting(other, seen, holdings, FREE, 5400 * SECOND).text
+    assert overdue == "Waits behind job 1, the head of the queue."
     unknown = outlook(queue(head, other), node(NODE, runs(9, 4000)), FREE, 0)
     assert why_waiting(other, unknown, holdings, FREE, 0).text == "Waits behind job 1, the head of the queue."
 

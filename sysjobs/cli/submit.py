@@ -53,7 +53,7 @@ _OPTIONS = (
     click.option(
         "--afternotok", metavar="IDS", multiple=True, help="Only if these jobs have ended otherwise."
     ),
-    click.option("--singleton", is_flag=True, help="Not before your jobs of the same name have ended."),
+    click.option("--singleton", is_flag=True, help="Not before your earlier jobs of the same name ended."),
     click.option(
         "--export",
         type=click.Choice(["all", "none"]),
@@ -88,7 +88,7 @@ def submit_job(
     if command_line is None and not argv:
         raise click.UsageError("There is no COMMAND.")
     for option in ("after", "afterok", "afterany", "afternotok"):
-        others[option] = [part for text in others[option] for part in text.split(",")]
+        others[option] = [part.strip() for text in others[option] for part in text.split(",")]
     job_id = client.submit(
         argv or None,
         shell=command_line,
