@@ -67,12 +67,16 @@ class Limits:
         """Why no job can start at all, where so many run."""
         if self.running is None or running < self.running:
             return None
+        if not self.running:
+            return "No job starts here for now (running is 0 in [limits])."
         return (
             f"Waits for others to end: {running:,} run, and here no more may at once (running in [limits])."
         )
 
     def broken(self, running: int, has: Amount, asked: Amount) -> str | None:
         """Why a user of whom so many run, with so much, can't have another one that asks for so much."""
+        if (alone := self._beyond(asked)) is not None:
+            return alone
         if self.running_per_user is not None and running >= self.running_per_user:
             why, key = f"{running:,} run", "running-per-user"
         elif self.cpus_per_user is not None and has.cpus + asked.cpus > self.cpus_per_user:
@@ -84,3 +88,16 @@ class Limits:
         else:
             return None
         return f"Waits for others of the same user to end: {why} at once ({key} in [limits])."
+
+    def _beyond(self, asked: Amount) -> str | None:
+        """Why a user can't have one of these, even with nothing else."""
+        if self.running_per_user == 0:
+            return "No job of a user starts here for now (running-per-user is 0 in [limits])."
+        if self.cpus_per_user is not None and asked.cpus > self.cpus_per_user:
+            most, key = f"CPUs than the {format_cpus(self.cpus_per_user)}", "cpus-per-user"
+        elif self.memory_per_user is not None and asked.memory > self.memory_per_user:
+            most, key = f"memory than the {format_memory(self.memory_per_user)}", "memory-per-user"
+        else:
+            return None
+        more = f"{most} that a user may have by now ({key} in [limits])"
+        return f"Asks for more {more}: cancel it, or wait for more."

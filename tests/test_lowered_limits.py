@@ -1,0 +1,37 @@
+"""What a job is told that is beyond a limit which was lowered after it had come."""
+
+from __future__ import annotations
+
+import pytest
+
+from sysjobs.holdings import Holdings
+from sysjobs.limits import Limits
+from sysjobs.pending import Pending
+from sysjobs.resources import Amount
+from sysjobs.scheduler import Rules, choose, outlook, why_waiting
+from tests.models import queued
+
+NEVER = [
+    (Limits(running=0), "No job starts here for now (running is 0 in [limits])."),
+    (Limits(running_per_user=0), "No job of a user starts here for now (running-per-user is 0 in [limits])."),
+    (
+        Limits(cpus_per_user=1000),
+        "Asks for more CPUs than the 1 that a user may have by now (cpus-per-user in [limits]): "
+        "cancel it, or wait for more.",
+    ),
+    (
+        Limits(memory_per_user=1 << 30, running_per_user=1),
+        "Asks for more memory than the 1G that a user may have by now (memory-per-user in [limits]): "
+        "cancel it, or wait for more.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("limits", "says"), NEVER)
+def test_who_waits_for_nobody_to_end(limits: Limits, says: str) -> None:
+    job, rules = queued(amount=Amount(1001, 2 << 30)), Rules(limits)
+    holdings, pending = Holdings(Amount(9000, 9 << 30)), Pending()
+    pending.add(job)
+    assert choose(pending, holdings, rules, 0, 9) == []
+    reason = why_waiting(job, outlook(pending, holdings, rules, 0), holdings, rules, 0)
+    assert (reason.code, reason.text) == ("limits", says)
