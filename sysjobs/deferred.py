@@ -8,10 +8,11 @@ from heapq import heappop, heappush
 
 from sysjobs.conditions import Dependency, When
 from sysjobs.jobs import Eligible, Event, Job, Outcome, Reason, Status, Unmet
+from sysjobs.ports import StorageFailed
 from sysjobs.resources import format_duration
 
 LookUp = Callable[[int], Job | None]
-"""A job by its id; None if it is gone, or can't be read."""
+"""A job by its id; None: it is gone, or its record is damaged. Raises StorageFailed: nobody knows for now."""
 
 
 _SLACK = 1000
@@ -30,6 +31,8 @@ class Deferred:
         self._has_begun: set[int] = set()
         # Those to look at, and of each the dependencies for which something has changed.
         self._touched: dict[int, dict[Dependency, None]] = {}
+        # The same, of others that couldn't be read: to be looked at the next time.
+        self._unread: dict[int, dict[Dependency, None]] = {}
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -63,6 +66,7 @@ class Deferred:
             return
         self._counts[job.uid] -= 1
         self._touched.pop(job_id, None)
+        self._unread.pop(job_id, None)
         self._has_begun.discard(job_id)
         for dependency in self._open.pop(job_id):
             self._leave(job_id, dependency.job_id)
@@ -96,6 +100,9 @@ class Deferred:
             job_id = heappop(self._begin)[1]
             self._has_begun.add(job_id)
             self._touched.setdefault(job_id, {})
+        for job_id, dependencies in self._unread.items():
+            self._touched.setdefault(job_id, {}).update(dependencies)
+        self._unread.clear()
         while self._touched:
             # Not the first, which a dict finds by going over all that were there before it.
             job_id, _ = next_one = self._touched.popitem()
@@ -109,7 +116,11 @@ class Deferred:
         """Take in how it is about these; the end of a job for which one can never be met."""
         looking = list(dependencies)
         for dependency in looking:
-            other = look_up(dependency.job_id)
+            try:
+                other = look_up(dependency.job_id)
+            except StorageFailed:
+                self._unread.setdefault(job_id, {})[dependency] = None
+                continue
             met = is_met(dependency, other)
             if met is None or other is None:
                 return Unmet(now, Outcome(Status.CANCELLED, _unmet(dependency, other)))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 
 from sysjobs.batch import Batch, Reply
 from sysjobs.engine import Engine, Observation, StartFailed, StartPostponed, StartResult, Swept
@@ -359,9 +358,12 @@ class Queue:
             batch.act()
 
     def _look_up(self, job_id: int) -> Job | None:
-        with suppress(RowDamaged):
+        try:
             return self._batch.changed.get(job_id) or self.jobs.get(job_id) or self._storage.get(job_id)
-        return None
+        except RowDamaged:
+            return None
+        except self._storage.failure as error:
+            raise StorageFailed(str(error)) from error
 
     def _launch(self) -> None:
         # Read before the choice, which counts on it that none of them ends later than by its own clock.

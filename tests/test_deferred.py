@@ -19,6 +19,7 @@ from sysjobs.conditions import (
 )
 from sysjobs.deferred import Deferred, is_met
 from sysjobs.jobs import Eligible, Event, Job, Status, Unmet, transition
+from sysjobs.ports import StorageFailed
 from tests.models import NOW, queued
 
 HOUR = 3_600_000_000
@@ -141,6 +142,25 @@ def test_a_job_that_is_gone() -> None:
     assert (
         world.jobs[2].reason.text == "Was to start after job 1 (afterany), which is gone, or can't be read."
     )
+
+
+def test_one_that_cannot_be_read_for_now_is_looked_at_again() -> None:
+    """A bad sector must neither decide about a job nor keep the others waiting."""
+    first, other = (after(number, (When.ANY, number - 2)) for number in (3, 4))
+    world = World(job(1, Status.FAILED), job(2, Status.FAILED), first, other)
+
+    def look_up(job_id: int) -> Job:
+        if job_id == 1:
+            raise StorageFailed("disk I/O error")
+        return world.jobs[job_id]
+
+    for decided in ([4], []):
+        events = [*world.deferred.verdicts(NOW, look_up)]
+        assert [each.id for each, _ in events] == decided
+        for each, event in events:
+            world.set(transition(each, event))
+    assert world.why(3) == ("dependency", "Waits for job 1 to end.")
+    assert world.settle() == {3: Eligible()}
 
 
 def test_a_hold() -> None:
