@@ -103,10 +103,18 @@ class Deferred:
         for job_id, dependencies in self._unread.items():
             self._touched.setdefault(job_id, {}).update(dependencies)
         self._unread.clear()
+        ended: dict[int, Job] = {}
+
+        def look_up_once(other_id: int) -> Job | None:
+            """Many may wait for one; what has ended stays as it is."""
+            if (other := ended.get(other_id) or look_up(other_id)) is not None and other.status.terminal:
+                ended[other_id] = other
+            return other
+
         while self._touched:
             # Not the first, which a dict finds by going over all that were there before it.
             job_id, _ = next_one = self._touched.popitem()
-            event = self._unmet(*next_one, now, look_up) or self._verdict(self._jobs[job_id], now)
+            event = self._unmet(*next_one, now, look_up_once) or self._verdict(self._jobs[job_id], now)
             if event is not None:
                 yield self._jobs[job_id], event
 

@@ -339,11 +339,8 @@ class Queue:
     def flush(self) -> None:
         """Start what fits, commit, then answer and act. Raises ConnectionLost, StorageFailed."""
         if self.online:
-            try:
-                for job, event in self.waiting.verdicts(self._look_up):
-                    self._apply(job, event)
-            except self._storage.failure as error:
-                self._batch.broken = error
+            for job, event in self.waiting.verdicts(self._look_up):
+                self._apply(job, event)
             self._launch()
         batch, self._batch = self._batch, Batch()
         try:
