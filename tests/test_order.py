@@ -83,9 +83,8 @@ def test_a_short_job_starts_before_the_head_of_the_queue_and_a_long_one_does_not
     for job in longer:
         shown = alice.show(job)
         assert (shown["status"], shown["reason_code"]) == ("PENDING", "resources")
-        assert shown["reason"].startswith(
-            f"Waits behind job {head}, the head of the queue, which can start in 5"
-        ), shown
+        behind = f"Waits behind job {head}, the head of the queue, which can start in "
+        assert re.fullmatch(rf"{behind}(1h|5\dm.*) at the latest\.", shown["reason"]), shown
     # As soon as it is known when the head starts, as it does now.
     alice.run("cancel", "--grace", "0", str(runs))
     assert alice.wait(head, *longer) == 0
