@@ -18,7 +18,6 @@ from sysjobs.server import Exchange
 from sysjobs.store import Store
 
 MAX_CHANGED = 100_000
-MAX_REASON = 1000
 
 Changed = tuple[Job, str]
 """A job after a wish, and what became of that."""
@@ -50,13 +49,7 @@ class Changes:
             )
         grace = params.amount("grace")
         seconds = None if grace is None else parse_duration(grace, "--grace")
-        reason = params.text("reason") or ""
-        if len(reason) > MAX_REASON or not (reason.isprintable() or not reason):
-            raise Refused(
-                "The reason is too long or has control characters in it.",
-                f"Give one line of at most {MAX_REASON} characters.",
-                code="bad-reason",
-            )
+        reason = params.reason("reason")
 
         def act(job: Job) -> Changed:
             cancellation = Cancellation(

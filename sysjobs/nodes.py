@@ -7,14 +7,12 @@ from dataclasses import dataclass
 
 from sysjobs.config import Paths
 from sysjobs.drain import read_drain, write_drain
-from sysjobs.errors import Denied, Refused, Unavailable
+from sysjobs.errors import Denied, Unavailable
 from sysjobs.ports import Clock
 from sysjobs.protocol import Call, Params
 from sysjobs.queue import Queue
 from sysjobs.server import Exchange
 from sysjobs.waiting import Drain
-
-MAX_REASON = 1000
 
 
 @dataclass(slots=True)
@@ -66,13 +64,7 @@ class Nodes:
     def drain(self, exchange: Exchange, call: Call) -> None:
         params = Params(call.parameters, frozenset(("reason",)))
         _only_root(exchange)
-        reason = params.text("reason") or ""
-        if len(reason) > MAX_REASON or not (reason.isprintable() or not reason):
-            raise Refused(
-                "The reason is too long or has control characters in it.",
-                f"Give one line of at most {MAX_REASON} characters.",
-                code="bad-reason",
-            )
+        reason = params.reason("reason")
         self._set(exchange, Drain(exchange.peer.user or "root", self.clock.now(), reason))
 
     def resume(self, exchange: Exchange, call: Call) -> None:

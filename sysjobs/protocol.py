@@ -9,6 +9,7 @@ from sysjobs.errors import Refused, SysjobsError
 from sysjobs.wire import WireError, from_wire
 
 SERVICE = "org.varlink.service"
+MAX_REASON = 1000
 
 
 class ProtocolError(Exception):
@@ -63,6 +64,17 @@ class Params:
         if value is None or isinstance(value, str):
             return value
         raise self._wrong(name)
+
+    def reason(self, name: str) -> str:
+        """What somebody gives as one, on one line; empty where nothing is said."""
+        text = self.text(name) or ""
+        if len(text) > MAX_REASON or not (text.isprintable() or not text):
+            raise Refused(
+                "The reason is too long or has control characters in it.",
+                f"Give one line of at most {MAX_REASON} characters.",
+                code="bad-reason",
+            )
+        return text
 
     def required_text(self, name: str) -> str:
         value = self.text(name)
