@@ -85,6 +85,10 @@ class Scene:
     def go(self) -> None:
         (self.path / "go").touch()
 
+    def release(self, job_id: int) -> str:
+        """What became of a release."""
+        return self._client.release([job_id]).results[0].outcome
+
     def cancel(self, job_id: int, grace: float) -> str:
         """What became of a cancel."""
         return self._client.cancel([job_id], grace=grace).results[0].outcome
@@ -200,6 +204,20 @@ def is_cancelled_as_it_starts(scene: Scene) -> None:
     scene.cancel(job, grace=30)
 
 
+def come_after_another(scene: Scene) -> None:
+    first = scene.job(scene.waits_to_go, OK)
+    last = scene.job("exit 0", OK, afterok=[first])
+    never = scene.job("exit 0", End("CANCELLED", begun=0), afternotok=[first])
+    scene.job("exit 0", OK, afterany=[last, never])
+    scene.go()
+
+
+def is_held_and_released(scene: Scene) -> None:
+    job = scene.job("exit 0", OK, hold=True)
+    # A release whose answer was lost is made again.
+    assert scene.release(job) in ("released", "not_held", "started", "ended")
+
+
 def runs_out_of_time(scene: Scene) -> None:
     # On a busy machine the time is up before the command begins.
     ends = [End("FAILED", None, 15, begun) for begun in (0, 1)]
@@ -234,6 +252,8 @@ SCENES: tuple[Act, ...] = (
     is_cancelled_in_setup,
     is_cancelled_while_it_waits,
     is_cancelled_as_it_starts,
+    come_after_another,
+    is_held_and_released,
     runs_out_of_time,
     come_all_at_once,
 )
