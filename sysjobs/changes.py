@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from sysjobs.conditions import Hold
 from sysjobs.errors import Denied, Refused
-from sysjobs.jobs import Cancellation, CancelRequested, Held, Job, Released
+from sysjobs.events import CancelRequested, Held, Released
+from sysjobs.jobs import Cancellation, Job
 from sysjobs.peer import Peer
 from sysjobs.ports import Clock
 from sysjobs.protocol import Call, Params

@@ -23,19 +23,19 @@ from sysjobs.engine import Answer, ConnectionLost
 from sysjobs.engine.files import JobFiles
 from sysjobs.engine.systemd import Systemd
 from sysjobs.errors import EXIT_FAILED, EXIT_OK, SysjobsError
-from sysjobs.fairshare import FairShares
 from sysjobs.handlers import Handlers
 from sysjobs.jobs import Job, Reason
 from sysjobs.listener import Listener
 from sysjobs.ports import StorageFailed
 from sysjobs.queue import Queue
 from sysjobs.room import FileSystems
-from sysjobs.scheduler import Rules
+from sysjobs.scheduling.backfill import Rules
+from sysjobs.scheduling.fairshare import FairShares
+from sysjobs.scheduling.waiting import Waiting
 from sysjobs.server import Server
 from sysjobs.service import Notifier
 from sysjobs.store import Store
 from sysjobs.store.database import damaged
-from sysjobs.waiting import Waiting
 
 log = logging.getLogger(__name__)
 

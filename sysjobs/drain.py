@@ -7,7 +7,7 @@ import os
 from dataclasses import asdict
 from pathlib import Path
 
-from sysjobs.waiting import Drain
+from sysjobs.scheduling.waiting import Drain
 
 
 def read_drain(path: Path) -> Drain | None:

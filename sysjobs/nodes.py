@@ -11,8 +11,8 @@ from sysjobs.errors import Denied, Unavailable
 from sysjobs.ports import Clock
 from sysjobs.protocol import Call, Params
 from sysjobs.queue import Queue
+from sysjobs.scheduling.waiting import Drain
 from sysjobs.server import Exchange
-from sysjobs.waiting import Drain
 
 
 @dataclass(slots=True)

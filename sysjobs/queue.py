@@ -13,29 +13,26 @@ from collections.abc import Callable
 
 from sysjobs.batch import Batch, Reply
 from sysjobs.engine import Engine, Observation, StartFailed, StartPostponed, StartResult, Swept
-from sysjobs.holdings import Holdings, Remains
-from sysjobs.jobs import (
+from sysjobs.events import (
     CancelRequested,
     Ended,
     Event,
     Held,
-    Job,
     Launched,
     NotStarted,
-    Outcome,
-    Reason,
     Released,
-    Status,
     TimeLimitReached,
-    transition,
 )
+from sysjobs.jobs import Job, Outcome, Reason, Status
 from sysjobs.payload import NewJob
 from sysjobs.ports import Clock, RowDamaged, Storage, StorageFailed, storage_refusal
 from sysjobs.reconcile import events_of, lost_to_reboot
 from sysjobs.resources import Amount
+from sysjobs.scheduling.holdings import Holdings, Remains
+from sysjobs.scheduling.waiting import Waiting
 from sysjobs.starts import start
 from sysjobs.timers import IDLE, RECHECK, Graces, LastTimers, Timers
-from sysjobs.waiting import Waiting
+from sysjobs.transition import transition
 from sysjobs.watchers import Watchers
 
 log = logging.getLogger(__name__)

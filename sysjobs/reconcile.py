@@ -6,20 +6,8 @@ The same for a signal that just came and for a daemon that was away for a week.
 from __future__ import annotations
 
 from sysjobs.engine import Boot, Observation
-from sysjobs.jobs import (
-    CUT_OFF,
-    CUT_OFF_AT_START,
-    REBOOTED,
-    REBOOTED_AT_START,
-    Ended,
-    Event,
-    Job,
-    NotStarted,
-    Outcome,
-    RunningSince,
-    Started,
-    Status,
-)
+from sysjobs.events import Ended, Event, NotStarted, RunningSince, Started
+from sysjobs.jobs import CUT_OFF, CUT_OFF_AT_START, REBOOTED, REBOOTED_AT_START, Job, Outcome, Status
 
 
 def events_of(job: Job, seen: Observation, now: int) -> list[Event]:

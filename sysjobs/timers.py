@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import heapq
 
-from sysjobs.jobs import GraceBegan, Job
+from sysjobs.events import GraceBegan
+from sysjobs.jobs import Job
 
 RECHECK = 1_000_000
 """Microseconds until a unit is looked at again that should be gone."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from sysjobs.engine.units import slice_name
-from sysjobs.jobs import Job, Reason, canceller
+from sysjobs.jobs import Job, Reason
 from sysjobs.payload import Payload
 from sysjobs.resources import Amount, format_duration
+from sysjobs.transition import canceller
 from sysjobs.wire import to_wire
 
 

@@ -10,26 +10,22 @@ from sysjobs.conditions import Hold
 from sysjobs.engine.outcome import Seen, outcome
 from sysjobs.engine.script import STEPS, Traces
 from sysjobs.engine.units import Unit
-from sysjobs.jobs import (
-    Cancellation,
+from sysjobs.events import (
     CancelRequested,
     Eligible,
     Ended,
     Event,
     GraceBegan,
     Held,
-    Job,
     Launched,
     NotStarted,
-    Outcome,
-    Reason,
     Released,
     RunningSince,
     Started,
-    Status,
     TimeLimitReached,
     Unmet,
 )
+from sysjobs.jobs import Cancellation, Job, Outcome, Reason, Status
 from sysjobs.payload import NewJob, Payload
 from sysjobs.resources import Amount
 

@@ -16,11 +16,11 @@ from heapq import heappop, heappush
 from pathlib import Path
 from statistics import fmean
 
-from sysjobs.holdings import Holdings
 from sysjobs.jobs import Job
-from sysjobs.pending import Pending
 from sysjobs.resources import Amount
-from sysjobs.scheduler import Rules, choose, outlook
+from sysjobs.scheduling.backfill import Rules, choose, outlook
+from sysjobs.scheduling.holdings import Holdings
+from sysjobs.scheduling.pending import Pending
 
 SECOND = 1_000_000
 AT_ONCE = 16

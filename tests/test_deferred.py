@@ -17,9 +17,11 @@ from sysjobs.conditions import (
     dump_dependencies,
     load_dependencies,
 )
-from sysjobs.deferred import Deferred, is_met
-from sysjobs.jobs import Eligible, Event, Job, Status, Unmet, transition
+from sysjobs.events import Eligible, Event, Unmet
+from sysjobs.jobs import Job, Status
 from sysjobs.ports import StorageFailed
+from sysjobs.scheduling.deferred import Deferred, is_met
+from sysjobs.transition import transition
 from tests.models import NOW, queued
 
 HOUR = 3_600_000_000

@@ -13,7 +13,7 @@ import pytest
 from sysjobs.answers import NodeState, NodeUser
 from sysjobs.cli.node import bar, describe
 from sysjobs.drain import read_drain, write_drain
-from sysjobs.waiting import Drain
+from sysjobs.scheduling.waiting import Drain
 from tests.admin_on_node import DAEMON, Place, place
 from tests.node import Node
 from tests.queue_on_node import QueueOnNode

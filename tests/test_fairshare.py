@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sysjobs.fairshare import AHEAD, FairShares, Use
+from sysjobs.scheduling.fairshare import AHEAD, FairShares, Use
 
 HOUR = 3600.0
 

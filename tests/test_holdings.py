@@ -7,9 +7,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sysjobs.holdings import SHARD_SIZE, Holdings
 from sysjobs.jobs import Job, Status
 from sysjobs.resources import Amount
+from sysjobs.scheduling.holdings import SHARD_SIZE, Holdings
 from tests.models import queued
 
 NODE = Amount(4000, 8 << 30)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from sysjobs.holdings import Holdings
 from sysjobs.limits import Limits
-from sysjobs.pending import Pending
 from sysjobs.resources import Amount
-from sysjobs.scheduler import Rules, choose, outlook, why_waiting
+from sysjobs.scheduling.backfill import Rules, choose, outlook, why_waiting
+from sysjobs.scheduling.holdings import Holdings
+from sysjobs.scheduling.pending import Pending
 from tests.models import queued
 
 NEVER = [

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sysjobs.jobs import Job
-from sysjobs.pending import Pending, kind_of
 from sysjobs.resources import Amount
+from sysjobs.scheduling.pending import Pending, kind_of
 from tests.models import queued
 
 

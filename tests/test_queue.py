@@ -13,15 +13,16 @@ import pytest
 from sysjobs.conditions import Conditions, Dependency, Hold, When
 from sysjobs.engine import Boot, Observation
 from sysjobs.errors import Refused
+from sysjobs.events import CancelRequested, Ended
 from sysjobs.handlers import Handlers
-from sysjobs.jobs import CancelRequested, Ended, Job, Outcome, Reason, Status
+from sysjobs.jobs import Job, Outcome, Reason, Status
 from sysjobs.peer import Peer
 from sysjobs.protocol import Call
 from sysjobs.queue import Queue
 from sysjobs.resources import Amount
-from sysjobs.scheduler import Rules
+from sysjobs.scheduling.backfill import Rules
+from sysjobs.scheduling.waiting import Drain, Waiting
 from sysjobs.store import Store
-from sysjobs.waiting import Drain, Waiting
 from tests.models import BOOT, NOW, cancel, new_job
 
 ALICE = Peer(1000, 1000, "alice")
@@ -152,7 +153,7 @@ def test_a_repeated_submit_is_the_same_job_whatever_has_become_of_what_it_names(
 
 def test_what_jobs_come_after_is_bounded_for_each_user(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """For it is kept in memory, also once it has come."""
-    monkeypatch.setattr("sysjobs.waiting.MOST_DEPENDENCIES", 3)
+    monkeypatch.setattr("sysjobs.scheduling.waiting.MOST_DEPENDENCIES", 3)
     first = world.add()
     after = [(When.AFTER, first), (When.ANY, first)]
     started, other = world.add(*after[:1], amount=Amount(0, 0)), world.add(*after)

@@ -7,24 +7,20 @@ from dataclasses import replace
 import pytest
 
 from sysjobs.engine import Boot, Observation
+from sysjobs.events import Ended, Event, NotStarted, RunningSince, Started
 from sysjobs.jobs import (
     CUT_OFF,
     CUT_OFF_AT_START,
     REBOOTED,
     REBOOTED_AT_START,
-    Ended,
-    Event,
     Exit,
     Job,
-    NotStarted,
     Outcome,
     Reason,
-    RunningSince,
-    Started,
     Status,
-    transition,
 )
 from sysjobs.reconcile import events_of, lost_to_reboot
+from sysjobs.transition import transition
 from tests.models import BOOT, INVOCATION, NOW, queued
 
 DONE = Outcome(Status.SUCCEEDED, None, Exit(0))

@@ -11,13 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sysjobs.errors import Refused
-from sysjobs.fairshare import FairShares
-from sysjobs.holdings import Holdings
 from sysjobs.jobs import Job, Status
 from sysjobs.limits import Limits
-from sysjobs.pending import Kind, Pending
 from sysjobs.resources import Amount, describe
-from sysjobs.scheduler import (
+from sysjobs.scheduling.backfill import (
     LOOKS,
     Outlook,
     Reservation,
@@ -28,6 +25,9 @@ from sysjobs.scheduler import (
     reservation,
     why_waiting,
 )
+from sysjobs.scheduling.fairshare import FairShares
+from sysjobs.scheduling.holdings import Holdings
+from sysjobs.scheduling.pending import Kind, Pending
 from tests.models import queued
 
 SECOND = 1_000_000

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sysjobs.jobs import GraceBegan, Status
+from sysjobs.events import GraceBegan
+from sysjobs.jobs import Status
 from sysjobs.timers import Graces, LastTimers, Timers
 from tests.models import queued
 

@@ -10,33 +10,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sysjobs.conditions import Hold
-from sysjobs.jobs import (
-    CUT_OFF,
-    REBOOTED,
-    Cancellation,
+from sysjobs.events import (
     CancelRequested,
     Eligible,
     Ended,
     Event,
-    Exit,
     GraceBegan,
     Held,
-    Job,
     Launched,
     NotStarted,
-    Outcome,
-    Reason,
     Released,
     RunningSince,
     Started,
-    Status,
     TimeLimitReached,
     Unmet,
-    transition,
-    unit_name,
 )
+from sysjobs.jobs import CUT_OFF, REBOOTED, Cancellation, Exit, Job, Outcome, Reason, Status, unit_name
 from sysjobs.signalnames import signal_name
 from sysjobs.store import Store
+from sysjobs.transition import transition
 from sysjobs.views import ending_reason
 from tests import models
 from tests.models import BOOT, INVOCATION, NOW, cancel, new_job, queued

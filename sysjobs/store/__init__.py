@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sysjobs.conditions import dump_dependencies
-from sysjobs.fairshare import Use
 from sysjobs.jobs import UNFINISHED, Job, Status
 from sysjobs.payload import NewJob, Payload, dump_payload
 from sysjobs.ports import RowDamaged, RowRefused
+from sysjobs.scheduling.fairshare import Use
 from sysjobs.store import reserve, rows
 from sysjobs.store.database import connect, queries
 

@@ -15,11 +15,11 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from sysjobs.holdings import Holdings
 from sysjobs.jobs import Status
-from sysjobs.pending import Pending
 from sysjobs.resources import Amount
-from sysjobs.scheduler import Rules, choose
+from sysjobs.scheduling.backfill import Rules, choose
+from sysjobs.scheduling.holdings import Holdings
+from sysjobs.scheduling.pending import Pending
 from tests.models import queued
 
 NODE = Amount(64_000, 256 << 30)

@@ -6,15 +6,16 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sysjobs import scheduler
-from sysjobs.deferred import Deferred, LookUp
 from sysjobs.errors import Refused, Unavailable
-from sysjobs.holdings import Holdings
-from sysjobs.jobs import Event, Job, Reason, Status
+from sysjobs.events import Event
+from sysjobs.jobs import Job, Reason, Status
 from sysjobs.payload import NewJob
-from sysjobs.pending import Pending
 from sysjobs.ports import Clock, Room
-from sysjobs.scheduler import Outlook, Rules
+from sysjobs.scheduling import backfill
+from sysjobs.scheduling.backfill import Outlook, Rules
+from sysjobs.scheduling.deferred import Deferred, LookUp
+from sysjobs.scheduling.holdings import Holdings
+from sysjobs.scheduling.pending import Pending
 
 STARTS_AT_ONCE = 16
 """Units asked for between two looks at the sockets: each takes PID 1 one or two milliseconds."""
@@ -107,7 +108,7 @@ class Waiting:
 
     def admit(self, new: NewJob, holdings: Holdings) -> None:
         """Raise Refused for one that can't be here, Unavailable where there is no room."""
-        scheduler.refuse_infeasible(new.amount, holdings.capacity)
+        backfill.refuse_infeasible(new.amount, holdings.capacity)
         self.rules.limits.refuse_amount(new.amount)
         self.rules.limits.refuse_priority(new.priority, new.uid)
         if (short := self._room.to_submit()) is not None:
@@ -136,7 +137,7 @@ class Waiting:
         if now < self._again_at or self.drain is not None:
             return []
         self._again_at, self.obstacle = 0, None
-        ids = scheduler.choose(self._pending, holdings, self.rules, now, STARTS_AT_ONCE)
+        ids = backfill.choose(self._pending, holdings, self.rules, now, STARTS_AT_ONCE)
         if ids and (short := self._room.to_start()) is not None:
             self.postpone(Reason("no-room", f"{short} Jobs start once there is room."))
             return []
@@ -168,5 +169,5 @@ class Waiting:
             return self.obstacle
         now = self._clock.monotonic()
         if self._seen is None or self._seen[0] != holdings.version:
-            self._seen = (holdings.version, scheduler.outlook(self._pending, holdings, self.rules, now))
-        return scheduler.why_waiting(job, self._seen[1], holdings, self.rules, now)
+            self._seen = (holdings.version, backfill.outlook(self._pending, holdings, self.rules, now))
+        return backfill.why_waiting(job, self._seen[1], holdings, self.rules, now)

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 
 from sysjobs.conditions import Dependency, When
-from sysjobs.jobs import Eligible, Event, Job, Outcome, Reason, Status, Unmet
+from sysjobs.events import Eligible, Event, Unmet
+from sysjobs.jobs import Job, Outcome, Reason, Status
 from sysjobs.ports import StorageFailed
 from sysjobs.resources import format_duration
 

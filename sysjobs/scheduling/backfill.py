@@ -15,12 +15,12 @@ from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from sysjobs.errors import Refused
-from sysjobs.fairshare import FairShares
-from sysjobs.holdings import Holdings
 from sysjobs.jobs import Job, Reason
 from sysjobs.limits import Limits
-from sysjobs.pending import Kind, Pending, kind_of
 from sysjobs.resources import Amount, describe, format_cpus, format_duration, format_memory
+from sysjobs.scheduling.fairshare import FairShares
+from sysjobs.scheduling.holdings import Holdings
+from sysjobs.scheduling.pending import Kind, Pending, kind_of
 
 LOOKS = 1000
 """Lines that are looked at behind the head, and of one user among those that a limit keeps from starting, so

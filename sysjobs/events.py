@@ -1,0 +1,99 @@
+"""What can happen to a job. `transition()` says what then becomes of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sysjobs.conditions import Hold
+from sysjobs.jobs import Cancellation, Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """The unit is about to be asked for. `deadline` is the end of the job's time limit, if it has one."""
+
+    at: int
+    boot_id: str
+    shard: int
+    deadline: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """systemd has the unit."""
+
+    invocation_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunningSince:
+    """`run` was executed: setup, if there was one, is over."""
+
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The unit came to its end at `at`, which was `monotonic` of CLOCK_MONOTONIC if that is known."""
+
+    at: int
+    outcome: Outcome
+    monotonic: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NotStarted:
+    """The unit was asked for and nothing of it ever began: back to the queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequested:
+    """Somebody wants the job to end. `kill_at` is when SIGKILL follows, if it is running."""
+
+    cancellation: Cancellation
+    kill_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimeLimitReached:
+    """The job's time is up; SIGKILL follows at `kill_at`."""
+
+    kill_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class GraceBegan:
+    """SIGTERM was sent, and later than was meant: SIGKILL follows at `kill_at`."""
+
+    kill_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Somebody keeps the job from starting."""
+
+    hold: Hold
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """Nobody holds the job any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Eligible:
+    """All that had to come before is there: it waits for its turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unmet:
+    """Something that had to come before never will."""
+
+    at: int
+    outcome: Outcome
+
+
+Event = (
+    Launched | Started | RunningSince | Ended | NotStarted | CancelRequested | TimeLimitReached | GraceBegan
+    | Held | Released | Eligible | Unmet
+)  # fmt: skip

@@ -1,0 +1,1 @@
+"""Who waits, what jobs hold of the node, and who starts next: pure, told the time by others."""

@@ -1,0 +1,165 @@
+"""`transition()`, the one place where a job's status changes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sysjobs.events import (
+    CancelRequested,
+    Eligible,
+    Ended,
+    Event,
+    GraceBegan,
+    Held,
+    Launched,
+    NotStarted,
+    Released,
+    RunningSince,
+    Started,
+    TimeLimitReached,
+    Unmet,
+)
+from sysjobs.jobs import Cancellation, Job, Outcome, Reason, Status
+from sysjobs.resources import format_duration
+
+
+def transition(job: Job, event: Event) -> Job:
+    """The job after the event. An event that comes too late or twice leaves it as it is."""
+    if job.status.terminal:
+        return job
+    match event:
+        case CancelRequested(cancellation=cancellation, kill_at=kill_at):
+            if not job.status.launched:
+                return _end(replace(job, cancellation=cancellation), cancellation.at, _CANCELLED_WAITING)
+            if job.cancellation is not None:
+                # A second cancel may only shorten the grace.
+                return _hasten(job, kill_at)
+            return _hasten(replace(job, cancellation=cancellation, kill_at=kill_at), job.kill_at or kill_at)
+        case Launched(at=at, boot_id=boot_id, shard=shard, deadline=deadline):
+            if job.status is not Status.PENDING:
+                return job
+            status = Status.SETTING_UP if job.has_setup else Status.RUNNING
+            return replace(
+                job,
+                status=status,
+                reason=None,
+                boot_id=boot_id,
+                shard=shard,
+                started_at=at,
+                deadline=deadline,
+            )
+        case Held() | Released() | Eligible() | Unmet():
+            return job if job.status.launched else _conditional(job, event)
+    if not job.status.launched:
+        return job
+    match event:
+        case Started(invocation_id=invocation_id):
+            return replace(job, invocation_id=invocation_id)
+        case RunningSince(at=at):
+            return replace(job, status=Status.RUNNING, running_at=job.running_at or at)
+        case TimeLimitReached(kill_at=kill_at):
+            if job.timed_out:
+                return job
+            return _hasten(replace(job, timed_out=True, deadline=None), kill_at)
+        case GraceBegan(kill_at=kill_at):
+            return _kill_at(job, kill_at) if job.ending else job
+        case NotStarted():
+            if job.cancellation is not None:
+                return _end(job, job.cancellation.at, _CANCELLED_WAITING)
+            return replace(
+                job,
+                status=Status.PENDING,
+                boot_id=None,
+                shard=None,
+                started_at=None,
+                deadline=None,
+                invocation_id=None,
+                running_at=None,
+                timed_out=False,
+                kill_at=None,
+            )
+        case Ended(at=at, outcome=outcome, monotonic=monotonic):
+            return _end(job, at, outcome, monotonic)
+    raise AssertionError(event)
+
+
+def _conditional(job: Job, event: Held | Released | Eligible | Unmet) -> Job:
+    """What becomes of a job that hasn't started."""
+    match event:
+        case Held(hold=hold):
+            # What root holds, only root lets go.
+            return replace(job, status=Status.INIT, hold=job.hold if job.hold and job.hold.uid == 0 else hold)
+        case Released():
+            return replace(job, hold=None) if job.hold else job
+        case Eligible():
+            return job if job.hold or job.status is not Status.INIT else replace(job, status=Status.PENDING)
+        case Unmet(at=at, outcome=outcome):
+            return _end(job, at, outcome) if job.status is Status.INIT else job
+
+
+_CANCELLED_WAITING = Outcome(Status.CANCELLED)
+
+
+def _hasten(job: Job, kill_at: int) -> Job:
+    """SIGKILL follows at `kill_at`, or earlier if that was due already."""
+    return _kill_at(job, kill_at if job.kill_at is None else min(job.kill_at, kill_at))
+
+
+def _kill_at(job: Job, kill_at: int) -> Job:
+    """SIGKILL follows at `kill_at`; when the wish for it came stays what it was."""
+    cancellation = job.cancellation
+    if cancellation is not None and job.kill_at is not None:
+        later = (kill_at - job.kill_at) / 1_000_000
+        cancellation = replace(cancellation, grace=cancellation.grace + later)
+    return replace(job, kill_at=kill_at, cancellation=cancellation)
+
+
+def _ended_before_cancel(job: Job, monotonic: int | None) -> bool:
+    """Not to be told from `at`: somebody may have set that clock in between."""
+    if job.cancellation is None or job.kill_at is None or monotonic is None:
+        return False
+    return monotonic < job.kill_at - round(job.cancellation.grace * 1_000_000)
+
+
+def _end(job: Job, at: int, outcome: Outcome, monotonic: int | None = None) -> Job:
+    """The terminal job: its own outcome, or what we did to it before that."""
+    status, reason = outcome.status, outcome.reason
+    cancellation = job.cancellation
+    if cancellation is not None and (
+        outcome.status is Status.CANCELLED or not _ended_before_cancel(job, monotonic)
+    ):
+        status, reason = Status.CANCELLED, _cancel_reason(job, cancellation)
+    elif job.timed_out and job.time_limit is not None and not _is_external(outcome):
+        status = Status.FAILED_SETUP if job.running_at is None and job.has_setup else Status.FAILED
+        reason = Reason("time-limit", f"Ran into its time limit of {format_duration(job.time_limit)}.")
+    elif status is Status.FAILED_SETUP and not job.has_setup:
+        # A setup of somebody else's: an administrator's drop-in for all services.
+        status = Status.FAILED_DRIVER
+    return replace(
+        job,
+        status=status,
+        reason=reason,
+        ended_at=max(at, job.submitted_at),
+        main=outcome.main,
+        setup=outcome.setup,
+        peak_memory=outcome.peak_memory,
+        deadline=None,
+        kill_at=None,
+        hold=None,
+    )
+
+
+def _is_external(outcome: Outcome) -> bool:
+    """What ended the job would have ended it with or without our SIGTERM."""
+    return outcome.reason is not None and outcome.reason.code.partition("-")[0] in ("reboot", "power", "oom")
+
+
+def _cancel_reason(job: Job, cancellation: Cancellation) -> Reason:
+    before = "" if job.status.launched else " before it started"
+    return Reason("cancelled", f"Cancelled{before} by {canceller(job, cancellation)}.")
+
+
+def canceller(job: Job, cancellation: Cancellation) -> str:
+    """Who, and why if that was said."""
+    by = "its owner" if cancellation.uid == job.uid else cancellation.user
+    return f"{by}: {cancellation.reason}" if cancellation.reason else by
