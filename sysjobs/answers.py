@@ -30,6 +30,8 @@ class JobView:
     ended_at: int | None
     cpus: float
     memory: int | None
+    gpus: str | None
+    resources: dict[str, int]
     priority: int
     unit: str
     log: str | None
@@ -57,10 +59,27 @@ class JobView:
             ended_at=get.integer_or_none("ended_at"),
             cpus=get.number("cpus"),
             memory=get.integer_or_none("memory"),
+            gpus=get.text_or_none("gpus"),
+            resources=get.counts("resources"),
             priority=get.integer_or_none("priority") or 0,
             unit=get.text("unit"),
             log=get.text_or_none("log"),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceShare:
+    """What a job has of a device: all of it, 1, or less."""
+
+    name: str
+    share: float
+    model: str | None
+    uuid: str | None
+
+    @classmethod
+    def from_wire(cls, raw: object) -> DeviceShare:
+        get = _Fields(raw)
+        return cls(get.text("name"), get.number("share"), get.text_or_none("model"), get.text_or_none("uuid"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +106,9 @@ class JobDetails:
     held_by: str | None
     begin_at: int | None
     dependencies: list[str]
+    devices: list[DeviceShare]
+    cpu_limit: str | None
+    signal_before_limit: str | None
 
     @classmethod
     def from_wire(cls, raw: object) -> JobDetails:
@@ -113,6 +135,9 @@ class JobDetails:
             held_by=get.text_or_none("held_by"),
             begin_at=get.integer_or_none("begin_at"),
             dependencies=get.texts("dependencies"),
+            devices=[DeviceShare.from_wire(each) for each in get.values.get("devices") or ()],
+            cpu_limit=get.text_or_none("cpu_limit"),
+            signal_before_limit=get.text_or_none("signal_before_limit"),
         )
 
 
@@ -134,7 +159,7 @@ class ChangeResult:
 
 @dataclass(frozen=True, slots=True)
 class NodeUser:
-    """What a user has of the node: CPUs, bytes of memory."""
+    """What a user has of the node: CPUs, bytes of memory, GPUs."""
 
     user: str
     uid: int
@@ -142,13 +167,33 @@ class NodeUser:
     waiting: int
     cpus: float
     memory: int
+    gpus: float
 
     @classmethod
     def from_wire(cls, raw: object) -> NodeUser:
         get = _Fields(raw)
         return cls(
             get.text("user"), get.integer("uid"), get.integer("running"), get.integer("waiting"),
-            get.number("cpus"), get.integer("memory"),
+            get.number("cpus"), get.integer("memory"), get.number_or_none("gpus") or 0.0,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDevice:
+    """A device of the node: how much of it is in use, from 0 to 1, or why it is out of use."""
+
+    name: str
+    model: str
+    uuid: str | None
+    used: float
+    out_of_use: str | None
+
+    @classmethod
+    def from_wire(cls, raw: object) -> NodeDevice:
+        get = _Fields(raw)
+        return cls(
+            get.text("name"), get.text("model"), get.text_or_none("uuid"), get.number("used"),
+            get.text_or_none("out_of_use"),
         )  # fmt: skip
 
 
@@ -160,6 +205,9 @@ class NodeState:
     memory: int
     cpus_used: float
     memory_used: int
+    devices: list[NodeDevice]
+    resources: dict[str, int]
+    resources_used: dict[str, int]
     running: int
     waiting: int
     users: list[NodeUser]
@@ -175,6 +223,9 @@ class NodeState:
             memory=get.integer("memory"),
             cpus_used=get.number("cpus_used"),
             memory_used=get.integer("memory_used"),
+            devices=[NodeDevice.from_wire(each) for each in get.values.get("devices") or ()],
+            resources=get.counts("resources"),
+            resources_used=get.counts("resources_used"),
             running=get.integer("running"),
             waiting=get.integer("waiting"),
             users=[NodeUser.from_wire(user) for user in get.values.get("users") or ()],
@@ -240,6 +291,15 @@ class _Fields:
         if not isinstance(values, list | None) or not all(isinstance(value, str) for value in values or ()):
             raise WireError(f"{key} isn't a list of texts")
         return values or []
+
+    def counts(self, key: str) -> dict[str, int]:
+        """None at all where the mapping is absent."""
+        values = self.values.get(key)
+        if not isinstance(values, dict | None) or not all(
+            type(each) is int for each in (values or {}).values()
+        ):
+            raise WireError(f"{key} isn't a mapping of integers")
+        return values or {}
 
     def text_or_none(self, key: str) -> str | None:
         return None if self.values.get(key) is None else self.text(key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,9 +19,13 @@ Effect = Callable[[], object]
 
 
 class Batch:
-    """Gathers in one round of the loop; is written whole or not at all; only then is answered and acted."""
+    """Gathers in one round of the loop; is written whole or not at all; only then is answered and acted.
 
-    def __init__(self) -> None:
+    `wake` is called when there is something in it.
+    """
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
         self.changed: dict[int, Job] = {}
         self.replies: list[Reply] = []
         # What is to be done about the changes; and what follows from an earlier commit, whatever becomes of
@@ -29,6 +34,22 @@ class Batch:
         self.due: list[Effect] = []
         # Why a row of it couldn't even be added.
         self.broken: Exception | None = None
+
+    def reply(self, reply: Reply) -> None:
+        """Call it once everything so far is on disk, with the error if that failed."""
+        self.replies.append(reply)
+        self._wake()
+
+    def do(self, action: Callable[..., object], *arguments: object) -> None:
+        """Once all that has changed is on disk."""
+        self.effects.append(functools.partial(action, *arguments))
+        self._wake()
+
+    def when_written(self, job: Job, action: Callable[..., object], *arguments: object) -> None:
+        """Do what follows from a job as it is, once that is on disk; mostly it has long been."""
+        actions = self.effects if job.id in self.changed else self.due
+        actions.append(functools.partial(action, *arguments))
+        self._wake()
 
     def write(self, storage: Storage) -> None:
         """Commit, and answer. Raises StorageFailed; then nothing since the last commit has happened."""

@@ -1,23 +1,105 @@
-"""What this machine has for jobs: what psutil counts, or what the settings say, less what they reserve."""
+"""What this machine has for jobs: what is found, or what the settings say, less what they reserve."""
 
 from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import psutil
 
 from sysjobs.config import Settings
+from sysjobs.devices import Access, Device, Vendor
 from sysjobs.errors import ConfigError
-from sysjobs.resources import Amount, describe
+from sysjobs.gpus import find_gpus
+from sysjobs.scheduling.explain import describe
+from sysjobs.scheduling.pool import Capacity
+
+_SHARED = {
+    Vendor.NVIDIA: ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset"),
+    Vendor.AMD: ("kfd",),
+}
+"""Nodes that every program with a GPU of this vendor uses, whichever it is."""
 
 
-def capacity(settings: Settings) -> Amount:
-    """What jobs may have together. Raises ConfigError where that is nothing."""
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """What jobs may have together, and how they get at devices."""
+
+    capacity: Capacity
+    access: Access
+
+
+def inventory(settings: Settings, root: Path = Path("/")) -> Inventory:
+    """Raises ConfigError where the settings leave nothing for jobs."""
     cpus = settings.cpus if settings.cpus is not None else 1000 * (psutil.cpu_count() or 1)
     memory = settings.memory if settings.memory is not None else psutil.virtual_memory().total
-    left = Amount(cpus - settings.reserve_cpus, memory - settings.reserve_memory)
+    left = Capacity(cpus - settings.reserve_cpus, memory - settings.reserve_memory)
     if left.cpus <= 0 or left.memory <= 0:
         raise ConfigError(
-            f"The settings leave nothing for jobs: of {describe(Amount(cpus, memory))} they reserve "
-            f"{describe(Amount(settings.reserve_cpus, settings.reserve_memory))}.",
+            f"The settings leave nothing for jobs: of {describe(Capacity(cpus, memory))} they reserve "
+            f"{describe(Capacity(settings.reserve_cpus, settings.reserve_memory))}.",
             "Reserve less.",
         )
-    return left
+    devices = find_gpus(root) if settings.gpus is None else settings.gpus
+    wrong = [(device, why) for device in devices if (why := _out_of_use(device, settings, root)) is not None]
+    usable = tuple(device for device in devices if device not in dict(wrong))
+    return Inventory(
+        replace(left, devices=usable, others=settings.others, out_of_use=tuple(wrong)), _access(devices, root)
+    )
+
+
+def _out_of_use(device: Device, settings: Settings, root: Path) -> str | None:
+    if {device.name, device.uuid} & {*settings.reserve_gpus}:
+        return "reserved by the settings"
+    for node in device.nodes:
+        if _number(root, node) is None:
+            return f"{node} is missing"
+    return None
+
+
+def _access(devices: Iterable[Device], root: Path) -> Access:
+    """How a job gets at its devices, and at all that isn't one of these or what they have in common."""
+    found = {device.name: device for device in devices}
+    if not found:
+        return Access()
+    shared = {
+        vendor: tuple(f"/dev/{name}" for name in names if _number(root, f"/dev/{name}") is not None)
+        for vendor, names in _SHARED.items()
+    }
+    vendors = {device.vendor for device in found.values()}
+    guarded = [*(node for device in found.values() for node in device.nodes)]
+    guarded += [node for vendor in vendors for node in shared[vendor]]
+    majors = {os.major(number) for node in guarded if (number := _number(root, node)) is not None}
+    return Access(found, shared, ("block-*", *_classes(root, majors)))
+
+
+def _classes(root: Path, without: set[int]) -> list[str]:
+    """The classes of character devices that the kernel has, without those of these numbers."""
+    classes: dict[str, bool] = {}
+    for line in _lines(root / "proc/devices"):
+        if line.startswith("Block"):
+            break
+        number, _, name = line.strip().partition(" ")
+        if number.isdecimal():
+            # A name may stand for several numbers.
+            classes[name] = classes.get(name, True) and int(number) not in without
+    return [f"char-{name}" for name, free in classes.items() if free]
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+
+
+def _number(root: Path, node: str) -> int | None:
+    """The number of a device node; None where there is none."""
+    try:
+        found = (root / node.lstrip("/")).stat()
+    except OSError:
+        return None
+    return found.st_rdev if stat.S_ISCHR(found.st_mode) else None

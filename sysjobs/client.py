@@ -14,11 +14,9 @@ wrong. A client is for one thread at a time.
 from __future__ import annotations
 
 import os
-import re
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
-from sysjobs import __version__
 from sysjobs.connection import Connection, Lost, NotListening, Patience, Unknown, parameters
 from sysjobs.context import capture, resolve_workdir, wire_env, wire_text
 from sysjobs.errors import Refused, SysjobsError, Unreachable
@@ -74,9 +72,13 @@ class Client:
         name: str | None = None,
         cpus: float | None = None,
         memory: str | int | None = None,
+        gpus: str | float | None = None,
+        resources: Mapping[str, int] | None = None,
+        cpu_limit: str | None = None,
         priority: int | None = None,
         time: str | float | None = None,
         grace: str | float | None = None,
+        signal: str | None = None,
         setup: Text | None = None,
         workdir: Text | os.PathLike[str] | None = None,
         env: Mapping[str, Text] | None = None,
@@ -103,9 +105,13 @@ class Client:
             "name": name,
             "cpus": cpus,
             "memory": None if memory is None else str(memory),
+            "gpus": None if gpus is None else str(gpus),
+            "resources": resources or None,
+            "cpu_limit": cpu_limit,
             "priority": priority,
             "time": None if time is None else str(time),
             "grace": None if grace is None else str(grace),
+            "signal": signal,
             "setup": None if setup is None else wire_text(setup),
             "workdir": wire_text(resolve_workdir(workdir)),
             "env": None if env is None else wire_env(env),
@@ -336,15 +342,19 @@ class Client:
         try:
             return parameters(message, method, self.socket)
         except Unknown as unknown:
+            from sysjobs.versions import advice, described
+
             daemon = self._daemon_version()
             raise Refused(
-                f"{_described(daemon)} {unknown}.", _advice(daemon), code="version-mismatch"
+                f"{described(daemon)} {unknown}.", advice(daemon), code="version-mismatch"
             ) from None
 
     def _unexpected(self, what: str) -> Unreachable:
+        from sysjobs.versions import advice, described
+
         daemon = self._daemon_version()
         return Unreachable(
-            f"The answer of {_described(daemon)} makes no sense: {what}.", _advice(daemon), code="bad-answer"
+            f"The answer of {described(daemon)} makes no sense: {what}.", advice(daemon), code="bad-answer"
         )
 
     def _daemon_version(self) -> str:
@@ -377,24 +387,3 @@ def _request(method: str, values: Mapping[str, object], *, more: bool) -> bytes:
 
 def _damaged(replies: Replies) -> list[int]:
     return sorted(int(job_id) for reply in replies for job_id in reply.get("damaged") or ())
-
-
-def _described(daemon: str) -> str:
-    """Both sides of a misunderstanding."""
-    return f"sysjobsd {daemon or 'of an unknown version'}, asked by sysjobs {__version__},"
-
-
-def _advice(daemon: str) -> str:
-    """What to do when the two don't understand each other."""
-    if daemon == __version__:
-        return "They are of the same version, so this is a fault in sysjobs, or a value has the wrong type."
-    if daemon and _numbers(daemon) > _numbers(__version__):
-        return f"Install sysjobs {daemon} here too: this one is older than the daemon."
-    return (
-        "Have the daemon restarted, which harms no job: systemctl restart sysjobsd. "
-        f"If it is {daemon or 'the same'} then too, upgrade its package."
-    )
-
-
-def _numbers(version: str) -> list[int]:
-    return [int(number) for number in re.findall(r"\d+", version)]

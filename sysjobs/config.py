@@ -7,14 +7,16 @@ import os
 import re
 import stat
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from sysjobs.devices import MAX_DEVICES, Device, Vendor
 from sysjobs.errors import ConfigError, SysjobsError
 from sysjobs.limits import Limits
-from sysjobs.resources import MAX_PRIORITY, parse_cpus, parse_duration, parse_memory
+from sysjobs.resources import MAX_COUNT, MAX_PRIORITY, parse_cpus, parse_duration, parse_memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +68,11 @@ class Settings:
 
     cpus: int | None = None
     memory: int | None = None
+    gpus: tuple[Device, ...] | None = None
+    others: Mapping[str, int] = field(default_factory=dict)
     reserve_cpus: int = 0
     reserve_memory: int = 0
+    reserve_gpus: tuple[str, ...] = ()
     grace: float = 30.0
     keep_failed: int = 20
     fair_share_half_life: float | None = None
@@ -92,6 +97,34 @@ def _count(most: int) -> Callable[[object, str], int]:
     return read
 
 
+def _names(value: object, key: str) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise ConfigError(f"{key} is {value!r}, not a list of texts.", "")
+    return tuple(value)
+
+
+def _choice(*choices: str) -> Callable[[object, str], str]:
+    def read(value: object, key: str) -> str:
+        if value not in choices:
+            raise ConfigError(f"{key} is {value!r}.", f"It can be {' or '.join(choices)}.")
+        return str(value)
+
+    return read
+
+
+def _word(value: object, key: str) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"[\w][\w .:,()/+-]{0,99}", value):
+        raise ConfigError(f"{key} is {value!r:.120}, not a name.", "")
+    return value
+
+
+def _nodes(value: object, key: str) -> tuple[str, ...]:
+    nodes = _names(value, key)
+    if wrong := [node for node in nodes if not re.fullmatch(r"/dev/[\w./-]{1,200}", node, re.ASCII)]:
+        raise ConfigError(f"{key} has {wrong[0]!r:.120}, which is no path below /dev.", "")
+    return nodes
+
+
 def _half_life(text: str, key: str) -> float:
     seconds = parse_duration(text, key)
     if seconds < 1:
@@ -105,6 +138,7 @@ _KEYS: dict[str, dict[str, tuple[str, Callable[[object, str], Any]]]] = {
         "memory": ("memory", _text(parse_memory)),
         "reserve-cpus": ("reserve_cpus", _text(parse_cpus)),
         "reserve-memory": ("reserve_memory", _text(parse_memory)),
+        "reserve-gpus": ("reserve_gpus", _names),
     },
     "jobs": {
         "grace": ("grace", _text(parse_duration)),
@@ -121,13 +155,23 @@ _KEYS: dict[str, dict[str, tuple[str, Callable[[object, str], Any]]]] = {
         "running-per-user": ("running_per_user", _count(1_000_000)),
         "cpus-per-user": ("cpus_per_user", _text(parse_cpus)),
         "memory-per-user": ("memory_per_user", _text(parse_memory)),
+        "gpus-per-user": ("gpus_per_user", _text(parse_cpus)),
     },
+}
+
+
+_GPU: dict[str, tuple[str, Callable[[object, str], Any]]] = {
+    "model": ("model", _word),
+    "name": ("name", _word),
+    "uuid": ("uuid", _word),
+    "vendor": ("vendor", lambda value, key: Vendor(_choice(*Vendor)(value, key))),
+    "nodes": ("nodes", _nodes),
 }
 
 
 def read_settings(path: Path) -> Settings:
     """The settings in `path` and in `path`.d/*.toml, later files over earlier ones. Raises ConfigError."""
-    values: dict[str, object] = {}
+    values: dict[str, Any] = {}
     for file in [path, *sorted(path.with_name(path.name + ".d").glob("*.toml"))]:
         try:
             text = _read(file)
@@ -136,9 +180,12 @@ def read_settings(path: Path) -> Settings:
         except (OSError, UnicodeDecodeError) as error:
             why = error.strerror if isinstance(error, OSError) else error
             raise ConfigError(f"{file} can't be read: {why}.", "Make it a readable text file.") from None
-        values |= _parse(file, text)
+        found = _parse(file, text)
+        if "others" in found:
+            found["others"] = {**values.get("others", {}), **found["others"]}
+        values |= found
     limits = {name: values.pop(name) for name in [*values] if name in Limits.__slots__}
-    return Settings(**values, limits=replace(DEFAULT_LIMITS, **limits))  # type: ignore[arg-type]
+    return Settings(**values, limits=replace(DEFAULT_LIMITS, **limits))
 
 
 def _read(file: Path) -> str:
@@ -153,31 +200,94 @@ def _read(file: Path) -> str:
     return data.decode("utf-8")
 
 
-def _parse(file: Path, text: str) -> dict[str, object]:
+def _parse(file: Path, text: str) -> dict[str, Any]:
     try:
         tables = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError(f"{file} isn't TOML: {error}.", "Mend that line.") from None
-    values: dict[str, object] = {}
+    values: dict[str, Any] = {}
     for table, entries in tables.items():
-        known = _KEYS.get(table)
-        if known is None or not isinstance(entries, Mapping):
-            names = ", ".join(f"[{name}]" for name in _KEYS)
+        source = _Source(file, text, table)
+        if table == "gpus":
+            values["gpus"] = _gpus(source, entries)
+        elif table == "resources" and isinstance(entries, Mapping):
+            values["others"] = {name: _other(source, name, count) for name, count in entries.items()}
+        elif table in _KEYS and isinstance(entries, Mapping):
+            values |= source.read(_KEYS[table], entries)
+        else:
+            names = ", ".join(f"[{name}]" for name in (*_KEYS, "resources", "[gpus]"))
             raise ConfigError(
-                f"{_place(file, text, table)}: there are no settings {table!r}.", f"The tables are {names}."
+                f"{source.place()}: there are no settings {table!r}.", f"The tables are {names}."
             )
+    return values
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A table of a file, for what is wrong with it."""
+
+    file: Path
+    text: str
+    table: str
+
+    def place(self, *keys: str) -> str:
+        return _place(self.file, self.text, self.table, *keys)
+
+    def read(
+        self, known: Mapping[str, tuple[str, Callable[[object, str], Any]]], entries: Mapping[str, object]
+    ) -> dict[str, object]:
+        """The fields that the entries stand for."""
+        values: dict[str, object] = {}
         for key, value in entries.items():
             if key not in known:
                 raise ConfigError(
-                    f"{_place(file, text, table, key)}: [{table}] has no setting {key!r}.",
+                    f"{self.place(key)}: [{self.table}] has no setting {key!r}.",
                     f"It has {', '.join(known)}.",
                 )
             field, read = known[key]
-            try:
-                values[field] = read(value, key)
-            except SysjobsError as error:
-                raise ConfigError(f"{_place(file, text, table, key)}: {error.message}", error.hint) from None
-    return values
+            values[field] = self.value(read, value, key)
+        return values
+
+    def value(self, read: Callable[[object, str], Any], value: object, key: str) -> Any:
+        try:
+            return read(value, key)
+        except SysjobsError as error:
+            raise ConfigError(f"{self.place(key)}: {error.message}", error.hint) from None
+
+
+def _gpus(source: _Source, entries: object) -> tuple[Device, ...]:
+    """[[gpus]]: what the node has, instead of what is found."""
+    if not isinstance(entries, list) or not all(isinstance(entry, Mapping) for entry in entries):
+        raise ConfigError(f"{source.place()}: gpus isn't a list of tables.", "Write [[gpus]] above each.")
+    if len(entries) > MAX_DEVICES:
+        raise ConfigError(
+            f"{source.place()}: there are {len(entries)} of [[gpus]].", f"{MAX_DEVICES} are taken."
+        )
+    devices = []
+    for number, entry in enumerate(entries):
+        fields: dict[str, Any] = {"name": f"gpu{number}", **source.read(_GPU, entry)}
+        if "model" not in fields:
+            raise ConfigError(f"{source.place()}: one of [[gpus]] has no model.", 'Give one, such as "L4".')
+        devices.append(Device(**fields))
+    for name, values in (
+        ("name", [each.name for each in devices]),
+        ("uuid", [each.uuid for each in devices]),
+    ):
+        if twice := [value for value, count in Counter(values).items() if value and count > 1]:
+            raise ConfigError(
+                f"{source.place()}: two of [[gpus]] have the {name} {twice[0]!r}.", "Give each its own."
+            )
+    return tuple(devices)
+
+
+def _other(source: _Source, name: str, count: object) -> int:
+    if not re.fullmatch(r"[A-Za-z][\w.-]{0,63}", name, re.ASCII) or name in ("cpus", "memory", "gpus"):
+        raise ConfigError(
+            f"{source.place(name)}: a resource can't be called {name!r:.80}.",
+            "Give letters, digits, '_', '.' and '-', beginning with a letter, but not cpus, memory or gpus.",
+        )
+    found: int = source.value(_count(MAX_COUNT), count, name)
+    return found
 
 
 _LINE = re.compile(r"""\s*(?:\[+\s*(?P<table>[\w"'. -]+)\]|(?P<key>[\w"'. -]+)=)""")

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sysjobs import introspection
-from sysjobs.capacity import capacity
+from sysjobs.capacity import inventory
 from sysjobs.config import Paths, Settings, read_settings
 from sysjobs.drain import read_drain
 from sysjobs.engine import Answer, ConnectionLost
@@ -82,7 +82,9 @@ class Daemon:
         self._room = FileSystems(paths.database, paths.logs, paths.scripts)
         waiting = self._waiting = Waiting(clock, self._room, self._rules(settings))
         waiting.drain = read_drain(paths.drained)
-        self._queue = Queue(self._store, self._engine, capacity(settings), clock, self._wake, waiting)
+        stock = inventory(settings)
+        self._engine.access = stock.access
+        self._queue = Queue(self._store, self._engine, stock.capacity, clock, self._wake, waiting)
         self._handlers = Handlers(
             self._queue, self._store, self._engine, files, settings, clock, paths, self._room, self._look
         )
@@ -144,7 +146,7 @@ class Daemon:
         except self._store.failure as error:
             raise damaged(self._paths.database, error) from None
         if lost is None:
-            if not self._engine.holds_memory:
+            if "memory" not in self._engine.controllers:
                 log.warning("jobs can't be held to --memory: the cgroups here have no memory controller")
             self._reconcile()
         else:
@@ -236,9 +238,25 @@ class Daemon:
         self._loop.call_later(CHECK_EVERY, self._check)
         self._look()
 
+    def _take_stock(self, settings: Settings) -> None:
+        """See what the node has by now: a device may have vanished, or have come back. Raises ConfigError."""
+        stock, holdings = inventory(settings), self._queue.holdings
+        if stock.capacity == holdings.capacity and stock.access == self._engine.access:
+            return
+        for device, why in stock.capacity.out_of_use:
+            if (device, why) not in holdings.capacity.out_of_use:
+                log.warning("%s %s is out of use: %s", device.model, device.name, why)
+        self._engine.access = stock.access
+        holdings.resize(stock.capacity)
+        self._wake()
+
     def _look(self, tell: Callable[[Job], None] = lambda job: None) -> None:
         """See whether all is as the signals said; `tell` of the jobs with which it wasn't."""
         self._take_events()
+        try:
+            self._take_stock(self._handlers.settings)
+        except SysjobsError as error:
+            log.error("what this node has can't be told: %s", error.message)
         if self._queue.online:
             self._guarded(lambda: self._queue.check(tell))
         # And whether our files are still there, after the next commit.
@@ -340,7 +358,7 @@ class Daemon:
     def _reload(self) -> None:
         try:
             settings = read_settings(self._paths.settings)
-            self._queue.holdings.resize(capacity(settings))
+            self._take_stock(settings)
         except SysjobsError as error:
             log.error("settings are kept as they were: %s %s", error.message, error.hint)
             return

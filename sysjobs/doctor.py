@@ -55,7 +55,7 @@ def findings(
         yield finding("settings", "ok", "The settings can be read.")
     else:
         yield finding("settings", "problem", bad_settings.message, bad_settings.hint)
-    if engine.holds_memory:
+    if "memory" in engine.controllers:
         yield finding("memory", "ok", "Jobs are held to --memory.")
     else:
         yield finding(
@@ -64,9 +64,22 @@ def findings(
             "Jobs can't be held to --memory: the cgroups here have no memory controller.",
             "Boot with cgroup v2 alone: systemd.unified_cgroup_hierarchy=1 on the kernel's command line.",
         )
+    yield from _devices(queue)
     yield from room.findings()
     yield from _units(queue)
     yield from checkup.findings()
+
+
+def _devices(queue: Queue) -> Iterator[Finding]:
+    capacity = queue.holdings.capacity
+    if capacity.devices:
+        yield finding("gpus", "ok", f"{len(capacity.devices)} can be used.")
+    for device, why in capacity.out_of_use:
+        level, advice = (
+            "warning",
+            "sysjobsd looks again every minute; `systemctl reload sysjobsd` has it look now.",
+        )
+        yield finding("gpus", level, f"{device.model} {device.name} is out of use: {why}.", advice)
 
 
 def _units(queue: Queue) -> Iterator[Finding]:

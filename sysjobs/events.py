@@ -5,17 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sysjobs.conditions import Hold
+from sysjobs.devices import Share
 from sysjobs.jobs import Cancellation, Outcome
 
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """The unit is about to be asked for. `deadline` is the end of the job's time limit, if it has one."""
+    """The unit is about to be asked for. `deadline` is the end of the job's time limit, if it has one.
+
+    `shares` are those of devices that it gets.
+    """
 
     at: int
     boot_id: str
     shard: int
     deadline: int | None
+    shares: tuple[Share, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,11 @@ class CancelRequested:
 
     cancellation: Cancellation
     kill_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Noticed:
+    """Its signal before the time limit was sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +104,6 @@ class Unmet:
 
 
 Event = (
-    Launched | Started | RunningSince | Ended | NotStarted | CancelRequested | TimeLimitReached | GraceBegan
-    | Held | Released | Eligible | Unmet
+    Launched | Started | RunningSince | Ended | NotStarted | CancelRequested | Noticed | TimeLimitReached
+    | GraceBegan | Held | Released | Eligible | Unmet
 )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from sysjobs.capacity import capacity
+from sysjobs.capacity import inventory
 from sysjobs.changes import Changes
 from sysjobs.conditions import Dependency, When
 from sysjobs.config import Paths, Settings, read_settings
@@ -93,7 +93,7 @@ class Handlers:
             default_grace=self.settings.grace,
             now=self.clock.now(),
         )
-        warnings = not_enforced(new.amount, holds_memory=self.engine.holds_memory)
+        warnings = not_enforced(new, self.engine.controllers)
         # What the first one was to come after may be called otherwise by now.
         job_id = None if new.key is None else self.store.find_key(new.uid, new.key)
         if job_id is None:
@@ -175,7 +175,9 @@ class Handlers:
             raise Refused(f"{selector!r} names {len(ids)} jobs.", "Give the id of one.", code="several")
         job = self._job(ids[0])
         mine = peer.may_read(job.uid)
-        warnings = not_enforced(job.amount, holds_memory=self.engine.holds_memory)
+        warnings = not_enforced(job, self.engine.controllers)
+        if job.status.launched and self.queue.online:
+            warnings += self.engine.not_held(job)
         payload = None
         try:
             payload = self.store.payload(job.id) if mine else None
@@ -187,6 +189,7 @@ class Handlers:
             payload,
             self.files.log(job, setup=True) if mine and job.has_setup else None,
             warnings,
+            self.engine.access,
         )
         exchange.finish({"details": details})
 
@@ -238,7 +241,7 @@ class Handlers:
         Params(call.parameters, frozenset())
         wrong = None
         try:
-            capacity(read_settings(self.paths.settings))
+            inventory(read_settings(self.paths.settings))
         except SysjobsError as error:
             wrong = error
         checkup = Checkup(self.queue, self.store, self.look, self.paths.scripts)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from sysjobs.conditions import Conditions, Hold
+from sysjobs.devices import Share
 from sysjobs.resources import Amount
 from sysjobs.signalnames import signal_name
 
@@ -98,6 +99,17 @@ class Cancellation:
 
 
 @dataclass(frozen=True, slots=True)
+class Notice:
+    """A signal to the main process, so many seconds `before` its time limit."""
+
+    signal: int
+    before: float
+
+    def __str__(self) -> str:
+        return f"{signal_name(self.signal).removeprefix('SIG')}@{self.before:g}"
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """One job as the queue knows it. Its command and environment stay in the database (see `store`)."""
 
@@ -114,6 +126,9 @@ class Job:
     priority: int = 0
     conditions: Conditions = Conditions()  # noqa: RUF009 - it is frozen
     hold: Hold | None = None
+    # Whether it gets no more than its CPUs though others are idle.
+    hard_cpus: bool = False
+    notice: Notice | None = None
     status: Status = Status.PENDING
     reason: Reason | None = None
     attempt: int = 1
@@ -122,6 +137,7 @@ class Job:
     shard: int | None = None
     started_at: int | None = None
     deadline: int | None = None
+    shares: tuple[Share, ...] = ()
     # What systemd then said.
     invocation_id: str | None = None
     running_at: int | None = None
@@ -131,6 +147,7 @@ class Job:
     peak_memory: int | None = None
     # What was done to it.
     cancellation: Cancellation | None = None
+    noticed: bool = False
     timed_out: bool = False
     kill_at: int | None = None
 
@@ -153,6 +170,13 @@ class Job:
         """When SIGKILL comes at the latest, in CLOCK_MONOTONIC; None: it may run as long as it likes."""
         limit = None if self.deadline is None else self.deadline + int(self.grace * 1_000_000)
         return min((end for end in (self.kill_at, limit) if end is not None), default=None)
+
+    @property
+    def notice_at(self) -> int | None:
+        """When its signal before the time limit is to be sent, in CLOCK_MONOTONIC."""
+        if self.notice is None or self.deadline is None or self.noticed or self.ending:
+            return None
+        return self.deadline - int(self.notice.before * 1_000_000)
 
 
 def unit_name(job_id: int) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sysjobs.devices import format_gpus
 from sysjobs.errors import Refused
-from sysjobs.resources import Amount, format_cpus, format_memory
+from sysjobs.resources import Amount, Total, format_cpus, format_memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,8 @@ class Limits:
     """In thousandths."""
     memory_per_user: int | None = None
     """In bytes."""
+    gpus_per_user: int | None = None
+    """In thousandths."""
 
     def refuse_pending(self, users: int, everybodys: int) -> None:
         """Raise Refused for one more job of a user who has so many waiting."""
@@ -56,6 +59,9 @@ class Limits:
         elif self.memory_per_user is not None and asked.memory > self.memory_per_user:
             most = format_memory(self.memory_per_user)
             said, key = f"--memory {format_memory(asked.memory)} is more than the {most}", "memory-per-user"
+        elif self.gpus_per_user is not None and asked.gpus > self.gpus_per_user:
+            most, gpus = format_gpus(self.gpus_per_user), format_gpus(asked.gpus, asked.model)
+            said, key = f"--gpus {gpus} is more than the {most}", "gpus-per-user"
         if key:
             raise Refused(
                 f"{said} that a user may have at once.",
@@ -73,7 +79,7 @@ class Limits:
             f"Waits for others to end: {running:,} run, and here no more may at once (running in [limits])."
         )
 
-    def broken(self, running: int, has: Amount, asked: Amount) -> str | None:
+    def broken(self, running: int, has: Total, asked: Amount) -> str | None:
         """Why a user of whom so many run, with so much, can't have another one that asks for so much."""
         if (alone := self._beyond(asked)) is not None:
             return alone
@@ -85,6 +91,9 @@ class Limits:
         elif self.memory_per_user is not None and has.memory + asked.memory > self.memory_per_user:
             of_all = f"{format_memory(has.memory)} of the {format_memory(self.memory_per_user)} of memory"
             why, key = f"they have {of_all} that a user may have", "memory-per-user"
+        elif self.gpus_per_user is not None and has.gpus + asked.gpus > self.gpus_per_user:
+            of_all = f"{format_gpus(has.gpus)} of the {format_gpus(self.gpus_per_user)} GPUs"
+            why, key = f"they have {of_all} that a user may have", "gpus-per-user"
         else:
             return None
         return f"Waits for others of the same user to end: {why} at once ({key} in [limits])."
@@ -97,6 +106,8 @@ class Limits:
             most, key = f"CPUs than the {format_cpus(self.cpus_per_user)}", "cpus-per-user"
         elif self.memory_per_user is not None and asked.memory > self.memory_per_user:
             most, key = f"memory than the {format_memory(self.memory_per_user)}", "memory-per-user"
+        elif self.gpus_per_user is not None and asked.gpus > self.gpus_per_user:
+            most, key = f"GPUs than the {format_gpus(self.gpus_per_user)}", "gpus-per-user"
         else:
             return None
         more = f"{most} that a user may have by now ({key} in [limits])"

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sysjobs.config import Paths
+from sysjobs.devices import WHOLE, Device
 from sysjobs.drain import read_drain, write_drain
 from sysjobs.errors import Denied, Unavailable
 from sysjobs.ports import Clock
@@ -31,12 +32,18 @@ class Nodes:
     def node(self, exchange: Exchange, call: Call) -> None:
         Params(call.parameters, frozenset())
         holdings, waiting = self.queue.holdings, self.queue.waiting
-        used = holdings.capacity - holdings.free
+        capacity, free = holdings.capacity, holdings.free
         state: dict[str, object] = {
-            "cpus": holdings.capacity.cpus / 1000,
-            "memory": holdings.capacity.memory,
-            "cpus_used": used.cpus / 1000,
-            "memory_used": used.memory,
+            "cpus": capacity.cpus / 1000,
+            "memory": capacity.memory,
+            "cpus_used": (capacity.cpus - free.cpus) / 1000,
+            "memory_used": capacity.memory - free.memory,
+            "devices": [
+                *(_device(device, used=WHOLE - free.parts[device.name]) for device in capacity.devices),
+                *(_device(device, why=why) for device, why in capacity.out_of_use),
+            ],
+            "resources": capacity.others,
+            "resources_used": {name: count - free.others[name] for name, count in capacity.others.items()},
             "running": len(holdings),
             "waiting": len(waiting),
             "users": self._users(),
@@ -57,6 +64,7 @@ class Nodes:
                     {
                         "user": name, "uid": uid, "running": running, "waiting": waits,
                         "cpus": has.cpus / 1000, "memory": has.memory,
+                        "gpus": has.gpus / WHOLE,
                     }
                 )  # fmt: skip
         return users
@@ -83,6 +91,11 @@ class Nodes:
             ) from None
         self.queue.waiting.drain = read_drain(self.paths.drained)
         exchange.finish({})
+
+
+def _device(device: Device, *, used: int = 0, why: str | None = None) -> dict[str, object]:
+    state = {"name": device.name, "model": device.model, "used": used / WHOLE}
+    return state | ({"uuid": device.uuid} if device.uuid else {}) | ({"out_of_use": why} if why else {})
 
 
 def _only_root(exchange: Exchange) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sysjobs.conditions import Conditions, Dependency, Hold
-from sysjobs.jobs import Status
+from sysjobs.jobs import Notice, Status
 from sysjobs.resources import Amount
 from sysjobs.wire import Wire, from_wire, to_wire
 
@@ -48,6 +48,8 @@ class NewJob:
     priority: int = 0
     conditions: Conditions = Conditions()  # noqa: RUF009 - it is frozen
     hold: Hold | None = None
+    hard_cpus: bool = False
+    notice: Notice | None = None
 
     def after(self, more: Sequence[Dependency]) -> NewJob:
         """The same, and after these too."""

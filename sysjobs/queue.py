@@ -7,7 +7,6 @@ processes or units are still there; all others are on disk alone.
 
 from __future__ import annotations
 
-import functools
 import logging
 from collections.abc import Callable
 
@@ -19,6 +18,7 @@ from sysjobs.events import (
     Event,
     Held,
     Launched,
+    Noticed,
     NotStarted,
     Released,
     TimeLimitReached,
@@ -27,8 +27,8 @@ from sysjobs.jobs import Job, Outcome, Reason, Status
 from sysjobs.payload import NewJob
 from sysjobs.ports import Clock, RowDamaged, Storage, StorageFailed, storage_refusal
 from sysjobs.reconcile import events_of, lost_to_reboot
-from sysjobs.resources import Amount
 from sysjobs.scheduling.holdings import Holdings, Remains
+from sysjobs.scheduling.pool import Capacity
 from sysjobs.scheduling.waiting import Waiting
 from sysjobs.starts import start
 from sysjobs.timers import IDLE, RECHECK, Graces, LastTimers, Timers
@@ -45,7 +45,7 @@ class Queue:
         self,
         storage: Storage,
         engine: Engine,
-        capacity: Amount,
+        capacity: Capacity,
         clock: Clock,
         wake: Callable[[], None],
         waiting: Waiting,
@@ -71,7 +71,7 @@ class Queue:
         self.waiting.clear()
         self.holdings = Holdings(self.holdings.capacity)
         self._remains: dict[int, Remains] = {}
-        self._batch = Batch()
+        self._batch = Batch(self._wake)
 
     # Requests
 
@@ -94,8 +94,7 @@ class Queue:
 
     def after_commit(self, reply: Reply) -> None:
         """Call `reply` once everything so far is on disk, with the error if that failed."""
-        self._batch.replies.append(reply)
-        self._wake()
+        self._batch.reply(reply)
 
     def disconnected(self, why: Reason) -> None:
         """The engine or the database is gone: answer and record, start and end nothing, until `reconcile`."""
@@ -137,13 +136,13 @@ class Queue:
             remains.releasing = False
             if remains.kill_at is not None:
                 self._timers.at(remains.kill_at, job_id)
-                self._do(self._engine.await_empty, self.jobs[job_id])
+                self._batch.do(self._engine.await_empty, self.jobs[job_id])
         self.check()
         self.sweep()
         for job in self.jobs.values():
             self._set_timers(job)
             if job.ending:
-                self._when_written(job, self._terminate, job.id)
+                self._batch.when_written(job, self._terminate, job.id)
         self.tick()
 
     def check(self, tell: Callable[[Job], None] = lambda job: None) -> None:
@@ -160,7 +159,7 @@ class Queue:
     def sweep(self, tell: Callable[[Swept], None] = lambda swept: None) -> None:
         """Remove what is left of jobs that are gone, once that is written; `tell` of it."""
         # What a job left is needed until its outcome is on disk, and some may have ended since.
-        self._do(lambda: tell(self._engine.sweep(self.jobs.keys() | self._batch.changed.keys())))
+        self._batch.do(lambda: tell(self._engine.sweep(self.jobs.keys() | self._batch.changed.keys())))
         for uid in self._engine.users():
             self._idle_users.at(self._clock.monotonic() + IDLE, uid)
 
@@ -203,17 +202,22 @@ class Queue:
             if job.status.terminal:
                 self._tend(job, now)
             elif job.kill_at is not None and job.kill_at <= now:
-                self._when_written(job, self._kill, job_id)
+                self._batch.when_written(job, self._kill, job_id)
+            elif job.notice_at is not None and job.notice_at <= now:
+                self._batch.when_written(job, self._notify, job_id)
             elif job.deadline is not None and job.deadline <= now:
                 self._apply(job, TimeLimitReached(now + int(job.grace * 1_000_000)))
+        if weights := self.holdings.weights.due(now):
+            self._batch.do(self._engine.weigh, weights)
         for uid in self._idle_users.due(now):
             if not self.holdings.holds(uid):
-                self._do(self._engine.tidy, uid)
+                self._batch.do(self._engine.tidy, uid)
         self._wake()
 
     def next_time(self) -> int | None:
         """When `tick` has something to do, in microseconds of CLOCK_MONOTONIC."""
-        times = (self._timers.next(), self._idle_users.next(), self.waiting.next_time())
+        weighs = self.holdings.weights.next(self._clock.monotonic())
+        times = (self._timers.next(), self._idle_users.next(), self.waiting.next_time(), weighs)
         return min((when for when in times if when is not None), default=None)
 
     # Changes, commit, actions
@@ -237,26 +241,15 @@ class Queue:
                 self._give_back(job)
             self.waiting.put(changed)
         elif changed.status.launched and not job.status.launched:
-            self._do(self._start, changed)
+            self._batch.do(self._start, changed)
         elif changed.kill_at is not None and job.kill_at is None:
-            self._do(self._terminate, job.id)
+            self._batch.do(self._terminate, job.id)
         self._graces.note(job, changed, self._clock.monotonic())
         if changed.status.terminal and not job.status.launched:
             self._forget(changed)
         if (changed.deadline, changed.kill_at) != (job.deadline, job.kill_at):
             self._set_timers(changed)
             self.holdings.note_end(changed)
-
-    def _do(self, action: Callable[..., object], *arguments: object) -> None:
-        """Once all that has changed is on disk."""
-        self._batch.effects.append(functools.partial(action, *arguments))
-        self._wake()
-
-    def _when_written(self, job: Job, action: Callable[..., object], *arguments: object) -> None:
-        """Do what follows from a job as it is, once that is on disk; mostly it has long been."""
-        actions = self._batch.effects if job.id in self._batch.changed else self._batch.due
-        actions.append(functools.partial(action, *arguments))
-        self._wake()
 
     def _settle(self, before: Job, job: Job, seen: Observation) -> None:
         """Give back and let go of what an ended job still has."""
@@ -266,7 +259,7 @@ class Queue:
         if not seen.held:
             if seen.empty:
                 self._forget(job)
-                self._do(self._engine.clean, job)
+                self._batch.do(self._engine.clean, job)
             else:
                 self._timers.at(self._clock.monotonic() + RECHECK, job.id)
             return
@@ -276,18 +269,18 @@ class Queue:
             # It was told to end and so were the processes that it left: they have their grace too.
             remains.kill_at = before.kill_at
             self._timers.at(before.kill_at, job.id)
-            self._do(self._engine.await_empty, job)
+            self._batch.do(self._engine.await_empty, job)
             return
         remains.releasing = True
-        self._do(self._release, job)
+        self._batch.do(self._release, job)
 
     def _tend(self, job: Job, now: int) -> None:
         """See to an ended job whose processes or unit are still there."""
         remains = self._remains.get(job.id, Remains())
         if not remains.releasing and remains.kill_at is not None and remains.kill_at <= now:
             remains.releasing = True
-            self._do(self._engine.kill, job)
-            self._do(self._release, job)
+            self._batch.do(self._engine.kill, job)
+            self._batch.do(self._release, job)
         else:
             self.observed(self._engine.observe(job))
 
@@ -307,6 +300,13 @@ class Queue:
             self._timers.at(now + RECHECK, job_id)
             self._engine.kill(job)
             self.observed(self._engine.observe(job))
+
+    def _notify(self, job_id: int) -> None:
+        """The signal before the time limit: sent again rather than missed, where it isn't recorded."""
+        job = self.jobs.get(job_id)
+        if job is not None and job.notice is not None and job.notice_at is not None:
+            self._engine.notify(job, job.notice.signal)
+            self._apply(job, Noticed())
 
     def _release(self, job: Job) -> None:
         seen = self._engine.release(job)
@@ -339,7 +339,7 @@ class Queue:
             for job, event in self.waiting.verdicts(self._look_up):
                 self._apply(job, event)
             self._launch()
-        batch, self._batch = self._batch, Batch()
+        batch, self._batch = self._batch, Batch(self._wake)
         try:
             batch.write(self._storage)
         except StorageFailed:
@@ -362,10 +362,11 @@ class Queue:
     def _launch(self) -> None:
         # Read before the choice, which counts on it that none of them ends later than by its own clock.
         now, monotonic = self._clock.now(), self._clock.monotonic()
-        for job in self.waiting.choose(self.holdings):
+        for job, shares in self.waiting.choose(self.holdings):
             deadline = None if job.time_limit is None else monotonic + int(job.time_limit * 1_000_000)
             shard = self.holdings.place(job.uid)
-            self.holdings.take(self._apply(job, Launched(now, self._engine.boot.id, shard, deadline)))
+            launched = Launched(now, self._engine.boot.id, shard, deadline, shares)
+            self.holdings.take(self._apply(job, launched))
 
     def _remember(self, job: Job) -> None:
         self.jobs[job.id] = job
@@ -376,7 +377,7 @@ class Queue:
             self._set_timers(job)
 
     def _set_timers(self, job: Job) -> None:
-        for when in filter(None, (job.deadline, job.kill_at)):
+        for when in filter(None, (job.notice_at, job.deadline, job.kill_at)):
             self._timers.at(when, job.id)
 
     def _give_back(self, job: Job) -> None:

@@ -5,7 +5,9 @@ Each parser takes the text and the option's name, and raises `Refused` naming bo
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sysjobs.errors import Refused
@@ -18,6 +20,9 @@ MIN_MEMORY, MAX_MEMORY = 1 << 20, 1 << 60
 
 MAX_PRIORITY = 1000
 """And the lowest is as far below 0."""
+
+MAX_COUNT = 1_000_000
+"""Of a resource that the settings name."""
 
 MAX_SECONDS = 100 * 365 * 86400
 
@@ -33,20 +38,31 @@ _CLOCK = re.compile(r"(?:(\d{1,6})-)?(\d{1,6}):(\d{1,2})(?::(\d{1,2}))?", re.ASC
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """Resources held, asked for or free: CPUs in thousandths, memory in bytes."""
+    """What a job asks for: CPUs and GPUs in thousandths, memory in bytes, others of the settings by name.
+
+    The GPUs are of one model, which may be any.
+    """
 
     cpus: int = 0
     memory: int = 0
+    gpus: int = 0
+    model: str = ""
+    others: tuple[tuple[str, int], ...] = ()
 
-    def __add__(self, other: Amount) -> Amount:
-        return Amount(self.cpus + other.cpus, self.memory + other.memory)
 
-    def __sub__(self, other: Amount) -> Amount:
-        return Amount(self.cpus - other.cpus, self.memory - other.memory)
+@dataclass(frozen=True, slots=True)
+class Total:
+    """What several jobs have together, of any model."""
 
-    def fits(self, free: Amount) -> bool:
-        """Whether there is so much, which may be less than nothing; what isn't asked for isn't missed."""
-        return (not self.cpus or self.cpus <= free.cpus) and (not self.memory or self.memory <= free.memory)
+    cpus: int = 0
+    memory: int = 0
+    gpus: int = 0
+
+    def plus(self, one: Amount) -> Total:
+        return Total(self.cpus + one.cpus, self.memory + one.memory, self.gpus + one.gpus)
+
+    def minus(self, one: Amount) -> Total:
+        return Total(self.cpus - one.cpus, self.memory - one.memory, self.gpus - one.gpus)
 
 
 def parse_cpus(text: str, option: str = "--cpus") -> int:
@@ -59,6 +75,33 @@ def parse_cpus(text: str, option: str = "--cpus") -> int:
             code="bad-cpus",
         )
     return int(match[1]) * 1000 + int((match[2] or "").ljust(3, "0"))
+
+
+def parse_others(asked: Mapping[str, object]) -> tuple[tuple[str, int], ...]:
+    """Counts of what the settings name, in the order of the names; 0 asks for nothing."""
+    found = []
+    for name, count in sorted(asked.items()):
+        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MAX_COUNT:
+            raise Refused(
+                f"--resource {name}={count!r:.40} is not a number from 0 to {MAX_COUNT:,}.",
+                "Give NAME=COUNT, such as licence=1.",
+                code="bad-resource",
+            )
+        if count:
+            found.append((name, count))
+    return tuple(found)
+
+
+def dump_others(others: tuple[tuple[str, int], ...]) -> str | None:
+    return json.dumps(dict(others)) if others else None
+
+
+def load_others(text: str | None) -> tuple[tuple[str, int], ...]:
+    """As `dump_others` wrote it. Raises ValueError."""
+    others = json.loads(text) if text else {}
+    if not isinstance(others, dict) or not all(type(count) is int for count in others.values()):
+        raise ValueError(f"its other resources are {text}")
+    return tuple(sorted(others.items()))
 
 
 def parse_memory(text: str, option: str = "--memory") -> int:
@@ -131,12 +174,6 @@ def format_memory(size: int) -> str:
         if size >= unit:
             return f"{size // unit}{letter}" if size % unit == 0 else f"{size / unit:.1f}{letter}"
     return str(size)
-
-
-def describe(amount: Amount) -> str:
-    """'2 CPUs and 4G of memory'."""
-    plural = "" if amount.cpus == 1000 else "s"
-    return f"{format_cpus(amount.cpus)} CPU{plural} and {format_memory(amount.memory)} of memory"
 
 
 def format_duration(seconds: float) -> str:

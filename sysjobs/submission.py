@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from sysjobs.conditions import Conditions, Dependency, Hold, When
+from sysjobs.devices import parse_gpus
 from sysjobs.engine.script import SHELL
 from sysjobs.errors import Refused
-from sysjobs.jobs import Job
+from sysjobs.jobs import Job, Notice
 from sysjobs.payload import NewJob, Payload
 from sysjobs.protocol import Params
 from sysjobs.resources import (
@@ -18,11 +19,14 @@ from sysjobs.resources import (
     MAX_PRIORITY,
     MAX_SECONDS,
     Amount,
+    format_duration,
     parse_cpus,
     parse_duration,
     parse_memory,
+    parse_others,
 )
 from sysjobs.selectors import ByName, parse_selector
+from sysjobs.signalnames import signal_number
 
 SPEC_KEYS = frozenset(
     (
@@ -31,6 +35,10 @@ SPEC_KEYS = frozenset(
         "name",
         "cpus",
         "memory",
+        "gpus",
+        "resources",
+        "cpu_limit",
+        "signal",
         "priority",
         "time",
         "grace",
@@ -94,21 +102,19 @@ def new_job(
             "Give a positive time, or none for no limit.",
             code="bad-duration",
         )
-    cpus, memory = spec.amount("cpus"), spec.amount("memory")
     if key is not None and not (0 < len(key) <= MAX_KEY and key.isprintable()):
         raise Refused(
             f"The key {key!r:.80} can't be used.",
             f"Give 1 to {MAX_KEY} printable characters.",
             code="bad-key",
         )
+    amount = _amount(spec)
     return NewJob(
         uid=by.uid,
         gid=by.gid,
         user=by.user,
         name=_name(spec.text("name"), payload),
-        amount=Amount(
-            DEFAULT_CPUS if cpus is None else parse_cpus(cpus), 0 if memory is None else parse_memory(memory)
-        ),
+        amount=amount,
         time_limit=limit,
         grace=default_grace if grace is None else parse_duration(grace, "--grace"),
         submitted_at=now,
@@ -117,6 +123,58 @@ def new_job(
         priority=_priority(spec.integer("priority") or 0),
         conditions=Conditions(_begin(spec.integer("begin"), now)),
         hold=Hold(by.uid, by.user) if spec.flag("hold") else None,
+        hard_cpus=_is_hard(spec.text("cpu_limit"), amount),
+        notice=_notice(spec.text("signal"), limit),
+    )
+
+
+def _is_hard(asked: str | None, amount: Amount) -> bool:
+    if asked not in (None, "soft", "hard"):
+        raise Refused(f"--cpu-limit {asked!r:.80} is none.", "Give soft or hard.", code="bad-cpu-limit")
+    if asked == "hard" and not amount.cpus:
+        raise Refused(
+            "--cpu-limit hard with --cpus 0 leaves the job no CPU.",
+            "Give it more, or no hard limit.",
+            code="bad-cpu-limit",
+        )
+    return asked == "hard"
+
+
+_NOTICE = re.compile(r"(?:SIG)?([A-Z][A-Z0-9+-]{1,9}|\d{1,2})@(.{1,40})", re.ASCII)
+
+
+def _notice(asked: str | None, limit: float | None) -> Notice | None:
+    """'USR1@60': which signal, how long before the time limit."""
+    if asked is None:
+        return None
+    match = _NOTICE.fullmatch(asked.strip().upper())
+    number = None if match is None else signal_number(match[1])
+    if match is None or number is None:
+        raise Refused(
+            f"--signal {asked!r:.80} is not a signal and a time before the time limit.",
+            "Give SIG@SECONDS, such as USR1@60 or TERM@5m.",
+            code="bad-signal",
+        )
+    before = parse_duration(match[2].lower(), "--signal")
+    if limit is None or before >= limit:
+        raise Refused(
+            f"--signal {asked!r:.80} comes before the time limit, "
+            + ("and there is none." if limit is None else f"which is {format_duration(limit)}."),
+            "Give a longer --time, or a shorter time in --signal.",
+            code="bad-signal",
+        )
+    return Notice(number, before)
+
+
+def _amount(spec: Params) -> Amount:
+    cpus, memory, gpus = spec.amount("cpus"), spec.amount("memory"), spec.amount("gpus")
+    count, model = (0, "") if gpus is None else parse_gpus(gpus)
+    return Amount(
+        DEFAULT_CPUS if cpus is None else parse_cpus(cpus),
+        0 if memory is None else parse_memory(memory),
+        count,
+        model,
+        parse_others(spec.mapping("resources")),
     )
 
 

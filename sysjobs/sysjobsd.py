@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from sysjobs import __version__
-from sysjobs.capacity import capacity
+from sysjobs.capacity import inventory
 from sysjobs.config import SYSTEM, Paths, read_settings
 from sysjobs.daemon import Daemon
 from sysjobs.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, SysjobsError
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             repair_database(SYSTEM)
             return EXIT_OK
         if arguments:
-            capacity(read_settings(SYSTEM.settings))
+            inventory(read_settings(SYSTEM.settings))
             return EXIT_OK
         make_directories(SYSTEM)
         put_back(SYSTEM)

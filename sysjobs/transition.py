@@ -12,6 +12,7 @@ from sysjobs.events import (
     GraceBegan,
     Held,
     Launched,
+    Noticed,
     NotStarted,
     Released,
     RunningSince,
@@ -19,7 +20,7 @@ from sysjobs.events import (
     TimeLimitReached,
     Unmet,
 )
-from sysjobs.jobs import Cancellation, Job, Outcome, Reason, Status
+from sysjobs.jobs import Cancellation, Exit, Job, Outcome, Reason, Status
 from sysjobs.resources import format_duration
 
 
@@ -35,7 +36,7 @@ def transition(job: Job, event: Event) -> Job:
                 # A second cancel may only shorten the grace.
                 return _hasten(job, kill_at)
             return _hasten(replace(job, cancellation=cancellation, kill_at=kill_at), job.kill_at or kill_at)
-        case Launched(at=at, boot_id=boot_id, shard=shard, deadline=deadline):
+        case Launched(at=at, boot_id=boot_id, shard=shard, deadline=deadline, shares=shares):
             if job.status is not Status.PENDING:
                 return job
             status = Status.SETTING_UP if job.has_setup else Status.RUNNING
@@ -47,6 +48,7 @@ def transition(job: Job, event: Event) -> Job:
                 shard=shard,
                 started_at=at,
                 deadline=deadline,
+                shares=shares,
             )
         case Held() | Released() | Eligible() | Unmet():
             return job if job.status.launched else _conditional(job, event)
@@ -57,6 +59,8 @@ def transition(job: Job, event: Event) -> Job:
             return replace(job, invocation_id=invocation_id)
         case RunningSince(at=at):
             return replace(job, status=Status.RUNNING, running_at=job.running_at or at)
+        case Noticed():
+            return replace(job, noticed=True)
         case TimeLimitReached(kill_at=kill_at):
             if job.timed_out:
                 return job
@@ -73,8 +77,10 @@ def transition(job: Job, event: Event) -> Job:
                 shard=None,
                 started_at=None,
                 deadline=None,
+                shares=(),
                 invocation_id=None,
                 running_at=None,
+                noticed=False,
                 timed_out=False,
                 kill_at=None,
             )
@@ -132,6 +138,8 @@ def _end(job: Job, at: int, outcome: Outcome, monotonic: int | None = None) -> J
     elif job.timed_out and job.time_limit is not None and not _is_external(outcome):
         status = Status.FAILED_SETUP if job.running_at is None and job.has_setup else Status.FAILED
         reason = Reason("time-limit", f"Ran into its time limit of {format_duration(job.time_limit)}.")
+    elif job.noticed and job.notice is not None and outcome.main == Exit(signal=job.notice.signal):
+        reason = Reason("signal", f"Ended by {outcome.main}, which it was sent before its time limit.")
     elif status is Status.FAILED_SETUP and not job.has_setup:
         # A setup of somebody else's: an administrator's drop-in for all services.
         status = Status.FAILED_DRIVER

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
+from sysjobs.devices import WHOLE, Access, Share, format_gpus
 from sysjobs.engine.units import slice_name
 from sysjobs.jobs import Job, Reason
-from sysjobs.payload import Payload
-from sysjobs.resources import Amount, format_duration
+from sysjobs.payload import NewJob, Payload
+from sysjobs.resources import format_duration
 from sysjobs.transition import canceller
 from sysjobs.wire import to_wire
 
@@ -29,6 +32,8 @@ def job_view(job: Job, *, log: str | None, why: Reason | None) -> dict[str, obje
         "ended_at": job.ended_at,
         "cpus": job.amount.cpus / 1000,
         "memory": job.amount.memory or None,
+        "gpus": format_gpus(job.amount.gpus, job.amount.model) if job.amount.gpus else None,
+        "resources": dict(job.amount.others) or None,
         "priority": job.priority,
         "unit": job.unit,
         "log": log,
@@ -42,6 +47,7 @@ def details_view(
     payload: Payload | None,
     setup_log: str | None,
     warnings: list[str],
+    access: Access,
 ) -> dict[str, object]:
     """Everything about a job; `payload` and `setup_log` are given to those who may know them."""
     setup, cancellation = job.setup, job.cancellation
@@ -66,7 +72,23 @@ def details_view(
             "cancel_requested_at": cancellation.at if cancellation else None,
             "held_by": job.hold.user if job.hold else None,
             "begin_at": job.conditions.begin_at,
+            "devices": [_device(share, access) for share in job.shares] or None,
+            "cpu_limit": "hard" if job.hard_cpus else None,
+            "signal_before_limit": str(job.notice) if job.notice else None,
             "dependencies": [str(each) for each in job.conditions.dependencies] or None,
+        }
+    )
+
+
+def _device(share: Share, access: Access) -> dict[str, object]:
+    """What of a device a job got; what kind it is where it is still there."""
+    device = access.devices.get(share.device)
+    return _known(
+        {
+            "name": share.device,
+            "share": share.amount / WHOLE,
+            "model": device.model if device else None,
+            "uuid": device.uuid or None if device else None,
         }
     )
 
@@ -87,13 +109,14 @@ def ending_reason(job: Job, monotonic: int) -> Reason | None:
     return Reason("stuck", f"{why.text}; SIGKILL was sent {ago} ago and hasn't ended it yet.")
 
 
-def not_enforced(amount: Amount, *, holds_memory: bool) -> list[str]:
+def not_enforced(job: Job | NewJob, controllers: Container[str]) -> list[str]:
     """What a job asks for that this node counts and can't hold it to, in sentences."""
-    if amount.memory and not holds_memory:
-        return [
-            "This node can't enforce --memory: its cgroups have no memory controller. It is only counted."
-        ]
-    return []
+    wanted = {"memory": ("--memory", job.amount.memory), "cpu": ("--cpu-limit hard", job.hard_cpus)}
+    return [
+        f"This node can't enforce {option}: its cgroups have no {controller} controller. It is only counted."
+        for controller, (option, asked) in wanted.items()
+        if asked and controller not in controllers
+    ]
 
 
 def _spec(job: Job, payload: Payload) -> dict[str, object]:
@@ -104,6 +127,8 @@ def _spec(job: Job, payload: Payload) -> dict[str, object]:
         "name": job.name,
         "cpus": job.amount.cpus / 1000,
         "memory": str(job.amount.memory) if job.amount.memory else None,
+        "gpus": format_gpus(job.amount.gpus, job.amount.model) if job.amount.gpus else None,
+        "resources": dict(job.amount.others) or None,
         "setup": None if payload.setup is None else to_wire(payload.setup),
         "workdir": to_wire(payload.workdir),
     }

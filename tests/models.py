@@ -7,6 +7,7 @@ from dataclasses import replace
 from hypothesis import strategies as st
 
 from sysjobs.conditions import Hold
+from sysjobs.devices import Share
 from sysjobs.engine.outcome import Seen, outcome
 from sysjobs.engine.script import STEPS, Traces
 from sysjobs.engine.units import Unit
@@ -18,6 +19,7 @@ from sysjobs.events import (
     GraceBegan,
     Held,
     Launched,
+    Noticed,
     NotStarted,
     Released,
     RunningSince,
@@ -28,6 +30,9 @@ from sysjobs.events import (
 from sysjobs.jobs import Cancellation, Job, Outcome, Reason, Status
 from sysjobs.payload import NewJob, Payload
 from sysjobs.resources import Amount
+from sysjobs.scheduling.holdings import Holdings
+from sysjobs.scheduling.pending import Pending
+from sysjobs.scheduling.pool import Capacity
 
 NOW = 1_700_000_000_000_000
 BOOT = "2f4e1c9a-0000-4000-8000-000000000001"
@@ -115,11 +120,13 @@ events: st.SearchStrategy[Event] = st.one_of(
         boot_id=st.just(BOOT),
         shard=st.integers(0, 3),
         deadline=st.none() | monotonic,
+        shares=st.sampled_from([(), (Share("gpu0", 1000), Share("gpu1", 1000))]),
     ),
     st.builds(Started, invocation_id=st.sampled_from([INVOCATION, INVOCATION[::-1]])),
     st.builds(RunningSince, at=times),
     st.builds(Ended, at=times, outcome=outcomes),
     st.builds(NotStarted),
+    st.just(Noticed()),
     st.builds(
         CancelRequested,
         cancellation=st.builds(
@@ -140,3 +147,34 @@ events: st.SearchStrategy[Event] = st.one_of(
     st.builds(Unmet, at=times, outcome=st.just(Outcome(Status.CANCELLED, Reason("dependency", "Never.")))),
 )
 histories: st.SearchStrategy[list[Event]] = st.lists(events, max_size=12)
+
+
+SECOND = 1_000_000
+
+
+def waits(number: int, cpus: int, memory: int = 0, limit: float | None = None, **fields: int) -> Job:
+    """A pending job that has no grace."""
+    amount = Amount(cpus, memory)
+    job = queued(id=number, amount=amount, time_limit=limit, grace=0.0)
+    return replace(job, **fields)  # type: ignore[arg-type]
+
+
+def runs(number: int, cpus: int, memory: int = 0, until: int | None = None) -> Job:
+    """A running job that is to end by so many seconds."""
+    deadline = None if until is None else until * SECOND
+    job = queued(Status.RUNNING, deadline=deadline)
+    return replace(job, id=number, amount=Amount(cpus, memory), grace=0.0)
+
+
+def queue(*jobs: Job) -> Pending:
+    pending = Pending()
+    for job in jobs:
+        pending.add(job)
+    return pending
+
+
+def node(capacity: Capacity, *running: Job) -> Holdings:
+    holdings = Holdings(capacity)
+    for job in running:
+        holdings.take(job)
+    return holdings

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from pathlib import Path
@@ -21,6 +21,7 @@ from sysjobs.resources import Amount
 from sysjobs.scheduling.backfill import Rules, choose, outlook
 from sysjobs.scheduling.holdings import Holdings
 from sysjobs.scheduling.pending import Pending
+from sysjobs.scheduling.pool import Capacity
 
 SECOND = 1_000_000
 AT_ONCE = 16
@@ -83,7 +84,7 @@ def read(lines: Iterable[str]) -> Workload:
 
 def run(workload: Workload, rules: Rules = RULES) -> Course:
     """Raises AssertionError where the head of the queue is put off by one that doesn't go before it."""
-    holdings = Holdings(Amount(1000 * workload.processors, workload.memory))
+    holdings = Holdings(Capacity(1000 * workload.processors, workload.memory))
     pending, course, promises = Pending(), Course(), _Promises()
     jobs: dict[int, Job] = {}
     tasks = {task.id: task for task in workload.tasks}
@@ -98,7 +99,7 @@ def run(workload: Workload, rules: Rules = RULES) -> Course:
             jobs[following.id] = _job(following)
             pending.add(jobs[following.id])
             following = next(coming, None)
-        chosen: list[int] | None = None
+        chosen: Collection[int] | None = None
         while chosen is None or len(chosen) == AT_ONCE:
             course.decisions += 1
             chosen = choose(pending, holdings, rules, now * SECOND, AT_ONCE)

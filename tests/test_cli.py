@@ -221,7 +221,7 @@ def test_queue_json(daemon: Daemon, capsys: pytest.CaptureFixture[str]) -> None:
         "id", "name", "user", "status", "reason", "reason_code", "exit_code", "signal", "submitted_at",
         "started_at", "ended_at", "resources", "unit", "log", "attempt", "priority",
     ]  # fmt: skip
-    assert shown["resources"] == {"cpus": 0.5, "memory": None}
+    assert shown["resources"] == {"cpus": 0.5, "memory": None, "gpus": None}
 
 
 def test_show(daemon: Daemon, capsys: pytest.CaptureFixture[str]) -> None:

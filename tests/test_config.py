@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from sysjobs.config import Settings, read_settings
+from sysjobs.devices import Device, Vendor
 from sysjobs.errors import ConfigError
 from sysjobs.limits import Limits
 
@@ -35,10 +36,23 @@ READ = [
     ("[limits]\npending-per-user = 5\n", Settings(limits=Limits(pending_per_user=5))),
     (
         "[limits]\nhighest-priority = 0\npending = 9\nrunning = 8\nrunning-per-user = 7\n"
-        "cpus-per-user = 1.5\nmemory-per-user = '1G'\n",
-        Settings(limits=Limits(0, 9, 100_000, 8, 7, 1500, 1 << 30)),
+        "cpus-per-user = 1.5\nmemory-per-user = '1G'\ngpus-per-user = 2.5\n",
+        Settings(limits=Limits(0, 9, 100_000, 8, 7, 1500, 1 << 30, 2500)),
     ),
     ("[order]\nfair-share-half-life = '7d'\n", Settings(fair_share_half_life=7 * 86400.0)),
+    ("[node]\nreserve-gpus = ['gpu0']\n", Settings(reserve_gpus=("gpu0",))),
+    ("[resources]\nlicence = 3\nseat = 0\n", Settings(others={"licence": 3, "seat": 0})),
+    ("gpus = []\n", Settings(gpus=())),
+    (
+        "[[gpus]]\nmodel = 'L4'\nuuid = 'GPU-1'\nnodes = ['/dev/nvidia0']\n"
+        "[[gpus]]\nmodel = 'AMD Instinct MI300X'\nvendor = 'amd'\nname = 'odd'\n",
+        Settings(
+            gpus=(
+                Device("gpu0", "L4", "GPU-1", Vendor.NVIDIA, ("/dev/nvidia0",)),
+                Device("odd", "AMD Instinct MI300X", "", Vendor.AMD),
+            )
+        ),
+    ),
     ("jobs.grace = 5\n", Settings(grace=5.0)),
     ("node = {cpus = 2}\n", Settings(cpus=2000)),
 ]
@@ -48,6 +62,14 @@ READ = [
 def test_read(path: Path, text: str, settings: Settings) -> None:
     path.write_text(text)
     assert read_settings(path) == settings
+
+
+def test_resources_of_several_files_come_together(path: Path) -> None:
+    path.write_text("[resources]\nlicence = 3\nseat = 1\n")
+    directory = path.with_name("sysjobs.toml.d")
+    directory.mkdir()
+    (directory / "10-a.toml").write_text("[resources]\nseat = 2\n")
+    assert read_settings(path) == Settings(others={"licence": 3, "seat": 2})
 
 
 def test_later_files_go_before_earlier_ones(path: Path) -> None:
@@ -63,6 +85,7 @@ def test_later_files_go_before_earlier_ones(path: Path) -> None:
 
 
 # A file, the line that is wrong, and what is said.
+TABLES = "The tables are [node], [jobs], [order], [limits], [resources], [[gpus]]."
 WRONG = [
     (
         "[order]\nfair-share-half-life = 0.5\n",
@@ -72,19 +95,40 @@ WRONG = [
     (
         "[node]\ncpu = 4\n",
         2,
-        "[node] has no setting 'cpu'. It has cpus, memory, reserve-cpus, reserve-memory.",
+        "[node] has no setting 'cpu'. It has cpus, memory, reserve-cpus, reserve-memory, reserve-gpus.",
     ),
     (
         "\n\n[nodes]\ncpus = 4\n",
         3,
-        "there are no settings 'nodes'. The tables are [node], [jobs], [order], [limits].",
+        f"there are no settings 'nodes'. {TABLES}",
     ),
-    ("cpus = 4\n", 1, "there are no settings 'cpus'. The tables are [node], [jobs], [order], [limits]."),
-    ("node = 4\n", 1, "there are no settings 'node'. The tables are [node], [jobs], [order], [limits]."),
+    ("[resources]\ncpus = 1\n", 2, "a resource can't be called 'cpus'. Give letters, digits"),
+    ("[resources]\n'a b' = 1\n", 2, "a resource can't be called 'a b'."),
+    ("[resources]\nseat = -1\n", 2, "seat is -1, not a number from 0 to 1000000."),
+    ("[resources]\nseat = '1'\n", 2, "seat is '1', not a number from 0 to 1000000."),
+    ("\n[[gpus]]\nuuid = 'x'\n", 2, 'one of [[gpus]] has no model. Give one, such as "L4".'),
+    ("[[gpus]]\nmodel = 7\n", 2, "model is 7, not a name."),
+    ("[[gpus]]\nmodel = 'L4'\nnodes = '/dev/x'\n", 3, "nodes is '/dev/x', not a list of texts."),
+    (
+        "[[gpus]]\nmodel = 'L4'\nnodes = ['/etc/passwd']\n",
+        3,
+        "nodes has '/etc/passwd', which is no path below",
+    ),
+    ("[[gpus]]\nmodel = 'L4'\nvendor = 'intel'\n", 3, "vendor is 'intel'. It can be nvidia or amd."),
+    ("[[gpus]]\nmodel = 'L4'\ncolour = 'red'\n", 3, "[gpus] has no setting 'colour'. It has model, name,"),
+    (
+        "[[gpus]]\nmodel='L4'\nname='a'\n[[gpus]]\nmodel='L4'\nname='a'\n",
+        1,
+        "two of [[gpus]] have the name 'a'.",
+    ),
+    ("gpus = 4\n", 1, "gpus isn't a list of tables. Write [[gpus]] above each."),
+    ("[node]\nreserve-gpus = 1\n", 2, "reserve-gpus is 1, not a list of texts."),
+    ("cpus = 4\n", 1, f"there are no settings 'cpus'. {TABLES}"),
+    ("node = 4\n", 1, f"there are no settings 'node'. {TABLES}"),
     (
         "[[node]]\ncpus = 4\n",
         1,
-        "there are no settings 'node'. The tables are [node], [jobs], [order], [limits].",
+        f"there are no settings 'node'. {TABLES}",
     ),
     ("[node]\ncpus = 'many'\n", 2, "cpus 'many' is not a number of CPUs. Give a number"),
     ("[node]\ncpus = -1\n", 2, "cpus '-1' is not a number of CPUs."),

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sysjobs.answers import NodeState, NodeUser
+from sysjobs.answers import NodeDevice, NodeState, NodeUser
 from sysjobs.cli.node import bar, describe
 from sysjobs.drain import read_drain, write_drain
 from sysjobs.scheduling.waiting import Drain
@@ -101,7 +102,11 @@ def test_a_drain_that_cannot_be_read_is_one(tmp_path: Path, text: str) -> None:
     assert read_drain(path) == Drain("somebody", 0, f"{path} can't be read")
 
 
-STATE = NodeState(4, 8 << 30, 1.5, 0, 2, 3, [NodeUser("alice", 1000, 2, 3, 1.5, 0)], None, None, None)
+STATE = NodeState(
+    cpus=4, memory=8 << 30, cpus_used=1.5, memory_used=0, devices=[], resources={}, resources_used={},
+    running=2, waiting=3, users=[NodeUser("alice", 1000, 2, 3, 1.5, 0, 1.25)],
+    drained_by=None, drained_at=None, drained_for=None,
+)  # fmt: skip
 
 
 def test_what_people_see() -> None:
@@ -112,6 +117,25 @@ def test_what_people_see() -> None:
         "",
         "USER    RUNNING    WAITING    CPUS    MEMORY",
         "alice   2          3          1.5     0",
+    ]
+
+
+def test_what_people_see_of_devices() -> None:
+    devices = [
+        NodeDevice("0000:3b:00.0", "NVIDIA L4", "GPU-1", 0.25, None),
+        NodeDevice("0000:5e:00.0", "NVIDIA L4", None, 0, "/dev/nvidia1 is missing"),
+    ]
+    state = replace(STATE, devices=devices, resources={"licence": 3}, resources_used={"licence": 3})
+    assert describe(state) == [
+        "CPUs          1.5 of 4                                        [########------------]",
+        "Memory        0 of 8G                                         [--------------------]",
+        "0000:3b:00.0  0.25 of NVIDIA L4                               [#####---------------]",
+        "0000:5e:00.0  NVIDIA L4, out of use: /dev/nvidia1 is missing",
+        "licence       3 of 3                                          [####################]",
+        "Jobs          2 running, 3 waiting",
+        "",
+        "USER    RUNNING    WAITING    CPUS    MEMORY    GPUS",
+        "alice   2          3          1.5     0         1.25",
     ]
 
 

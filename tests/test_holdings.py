@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sysjobs.jobs import Job, Status
-from sysjobs.resources import Amount
+from sysjobs.resources import Amount, Total
 from sysjobs.scheduling.holdings import SHARD_SIZE, Holdings
+from sysjobs.scheduling.pool import Capacity, all_of
 from tests.models import queued
 
-NODE = Amount(4000, 8 << 30)
+NODE = Capacity(4000, 8 << 30)
 
 
 def job(number: int, uid: int = 1000, shard: int = 0) -> Job:
     amount = Amount(100 * number, number << 20)
     return replace(queued(Status.RUNNING, shard=shard), id=number, uid=uid, amount=amount)
+
+
+def total(jobs: Iterable[Job]) -> Total:
+    found = Total()
+    for each in jobs:
+        found = found.plus(each.amount)
+    return found
 
 
 @given(
@@ -34,21 +43,24 @@ def test_what_is_free_is_what_nobody_holds(steps: list[tuple[str, int, int]]) ->
         else:
             holdings.give_back(one)
             held.pop(number, None)
-        assert holdings.free == NODE - sum((each.amount for each in held.values()), Amount())
+        everybody = total(held.values())
+        assert (holdings.free.cpus, holdings.free.memory) == (
+            NODE.cpus - everybody.cpus, NODE.memory - everybody.memory
+        )  # fmt: skip
         assert len(holdings) == len(held)
         for user in (0, 1000):
-            theirs = [each.amount for each in held.values() if each.uid == user]
+            theirs = [each for each in held.values() if each.uid == user]
             assert holdings.holds(user) == bool(theirs)
-            assert holdings.of_user(user) == (len(theirs), sum(theirs, Amount()))
+            assert holdings.of_user(user) == (len(theirs), total(theirs))
 
 
 def test_capacity_can_change_below_what_is_held() -> None:
     holdings = Holdings(NODE)
     holdings.take(job(5))
-    holdings.resize(Amount(400, 8 << 30))
-    assert holdings.free == Amount(-100, (8 << 30) - (5 << 20))
+    holdings.resize(Capacity(400, 8 << 30))
+    assert (holdings.free.cpus, holdings.free.memory) == (-100, (8 << 30) - (5 << 20))
     holdings.give_back(job(5))
-    assert holdings.free == holdings.capacity == Amount(400, 8 << 30)
+    assert holdings.free == holdings.all == all_of(Capacity(400, 8 << 30))
 
 
 def test_the_lowest_shard_with_room() -> None:
@@ -63,7 +75,7 @@ def test_the_lowest_shard_with_room() -> None:
 
 
 def ends(holdings: Holdings) -> list[tuple[int, int]]:
-    return [(at, amount.cpus // 100) for at, amount in holdings.ends()]
+    return [(at, grant.amount.cpus // 100) for at, grant in holdings.ends()]
 
 
 def test_when_what_is_held_is_given_back_at_the_latest() -> None:

@@ -13,11 +13,13 @@ from sysjobs import changes, handlers, nodes
 from sysjobs.answers import ChangeResult, JobDetails, JobView, NodeState, NodeUser
 from sysjobs.conditions import Conditions, Dependency, Hold, When
 from sysjobs.config import Settings
+from sysjobs.devices import Access, Device, Share
 from sysjobs.errors import WIRE_ERRORS
 from sysjobs.handlers import Handlers
-from sysjobs.jobs import Exit, Job, Reason, Status
+from sysjobs.jobs import Exit, Job, Notice, Reason, Status
 from sysjobs.payload import Payload
 from sysjobs.protocol import Call, ProtocolError, error_reply
+from sysjobs.resources import Amount
 from sysjobs.submission import CONTEXT_KEYS, SPEC_KEYS
 from sysjobs.views import details_view, job_view
 from tests.models import cancel, queued
@@ -279,7 +281,12 @@ ENDED = queued(
     main=Exit(signal=6, dumped=True),
     setup=Exit(0),
     peak_memory=1 << 20,
+    amount=Amount(500, 1 << 30, 1250, "L4", (("licence", 2),)),
+    shares=(Share("gpu0", 1000), Share("gone", 250)),
+    hard_cpus=True,
+    notice=Notice(10, 60.0),
 )
+ACCESS = Access({"gpu0": Device("gpu0", "NVIDIA L4", "GPU-1")})
 DEFERRED = queued(
     Status.INIT,
     hold=Hold(0, "root"),
@@ -303,7 +310,7 @@ def test_views_have_the_types_that_are_declared(job: Job) -> None:
         check(view, SYSJOBS.types["Job"], "Job")
         assert JobView.from_wire(view).id == 42
         for payload in PAYLOADS:
-            details = details_view(job, view, payload, log, warnings)
+            details = details_view(job, view, payload, log, warnings, ACCESS)
             check(details, SYSJOBS.types["JobDetails"], "JobDetails")
             assert JobDetails.from_wire(details).job == JobView.from_wire(view)
 
@@ -311,10 +318,16 @@ def test_views_have_the_types_that_are_declared(job: Job) -> None:
 def test_a_job_that_has_everything_shows_everything() -> None:
     view = job_view(ENDED, log="/log", why=ENDED.reason)
     assert view.keys() == members("Job").keys() - {"exit_code"}
-    details = details_view(ENDED, view, PAYLOADS[-1], "/setup.log", ["Beware."])
+    details = details_view(ENDED, view, PAYLOADS[-1], "/setup.log", ["Beware."], ACCESS)
     conditions = {"held_by", "begin_at", "dependencies"}
     assert details.keys() == members("JobDetails").keys() - {"setup_signal", "cancel_reason"} - conditions
-    deferred = details_view(DEFERRED, job_view(DEFERRED, log=None, why=None), None, None, [])
+    assert details["devices"] == [
+        {"name": "gpu0", "share": 1.0, "model": "NVIDIA L4", "uuid": "GPU-1"},
+        {"name": "gone", "share": 0.25},
+    ]
+    assert (view["gpus"], view["resources"]) == ("L4:1.25", {"licence": 2})
+    assert (details["cpu_limit"], details["signal_before_limit"]) == ("hard", "USR1@60")
+    deferred = details_view(DEFERRED, job_view(DEFERRED, log=None, why=None), None, None, [], ACCESS)
     assert {name: deferred[name] for name in conditions} == {
         "held_by": "root",
         "begin_at": 5,
@@ -324,7 +337,7 @@ def test_a_job_that_has_everything_shows_everything() -> None:
 
 def test_values_of_variables_are_shown_to_nobody() -> None:
     payload = Payload((b"x",), env=((b"SECRET", b"hunter2"),), environment=(b"TOKEN=hunter2",))
-    details = details_view(ENDED, job_view(ENDED, log="/log", why=None), payload, None, [])
+    details = details_view(ENDED, job_view(ENDED, log="/log", why=None), payload, None, [], ACCESS)
     assert "hunter2" not in str(details) + repr(payload)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from sysjobs.conditions import Conditions, Dependency, Hold, When
+from sysjobs.devices import Access
 from sysjobs.engine import Boot, Observation
 from sysjobs.errors import Refused
 from sysjobs.events import CancelRequested, Ended
@@ -21,6 +22,7 @@ from sysjobs.protocol import Call
 from sysjobs.queue import Queue
 from sysjobs.resources import Amount
 from sysjobs.scheduling.backfill import Rules
+from sysjobs.scheduling.pool import Capacity
 from sysjobs.scheduling.waiting import Drain, Waiting
 from sysjobs.store import Store
 from tests.models import BOOT, NOW, cancel, new_job
@@ -33,7 +35,8 @@ class Idle:
 
     def __init__(self) -> None:
         self.boot = Boot(BOOT)
-        self.holds_memory = True
+        self.controllers = ("memory",)
+        self.access = Access()
         self.observed: list[int] = []
 
     def now(self) -> int:
@@ -62,7 +65,7 @@ class World:
         self.idle: Any = Idle()
         self.store = Store(path)
         waiting = Waiting(self.idle, self.idle, Rules())
-        capacity = Amount(1000, 8 << 30)
+        capacity = Capacity(1000, 8 << 30)
         self.queue = Queue(self.store, self.idle, capacity, self.idle, lambda: None, waiting)
         self.queue.load()
         self.queue.reconcile()

@@ -13,6 +13,7 @@ from sysjobs.resources import (
     MAX_MEMORY,
     MAX_SECONDS,
     Amount,
+    Total,
     format_cpus,
     format_duration,
     format_memory,
@@ -226,11 +227,15 @@ def test_format_of_less_than_a_second() -> None:
     assert format_duration(0.5) == "0.5s"
 
 
-amounts = st.builds(Amount, cpus=st.integers(0, 9), memory=st.integers(0, 9))
+amounts = st.builds(Amount, cpus=st.integers(0, 9), memory=st.integers(0, 9), gpus=st.integers(0, 9))
 
 
-@given(amounts, amounts)
-def test_amounts(one: Amount, other: Amount) -> None:
-    assert one + other - other == one
-    assert one.fits(one + other)
-    assert one.fits(other) == (one.cpus <= other.cpus and one.memory <= other.memory)
+@given(st.lists(amounts))
+def test_totals(some: list[Amount]) -> None:
+    total = Total()
+    for one in some:
+        total = total.plus(one)
+    assert (total.cpus, total.gpus) == (sum(one.cpus for one in some), sum(one.gpus for one in some))
+    for one in some:
+        total = total.minus(one)
+    assert total == Total()

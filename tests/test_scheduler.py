@@ -10,56 +10,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sysjobs.errors import Refused
-from sysjobs.jobs import Job, Status
+from sysjobs.devices import Device
+from sysjobs.jobs import Job
 from sysjobs.limits import Limits
-from sysjobs.resources import Amount, describe
+from sysjobs.resources import Amount
 from sysjobs.scheduling.backfill import (
     LOOKS,
-    Outlook,
     Reservation,
     Rules,
     choose,
     outlook,
-    refuse_infeasible,
     reservation,
-    why_waiting,
 )
+from sysjobs.scheduling.explain import why_waiting
 from sysjobs.scheduling.fairshare import FairShares
 from sysjobs.scheduling.holdings import Holdings
 from sysjobs.scheduling.pending import Kind, Pending
-from tests.models import queued
+from sysjobs.scheduling.pool import Capacity, Grant, Pool
+from tests.models import SECOND, node, queue, queued, runs, waits
 
-SECOND = 1_000_000
 FREE = Rules()
-
-
-def waits(number: int, cpus: int, memory: int = 0, limit: float | None = None, **fields: int) -> Job:
-    """A pending job that has no grace."""
-    amount = Amount(cpus, memory)
-    job = queued(id=number, amount=amount, time_limit=limit, grace=0.0)
-    return replace(job, **fields)  # type: ignore[arg-type]
-
-
-def runs(number: int, cpus: int, memory: int = 0, until: int | None = None) -> Job:
-    """A running job that is to end by so many seconds."""
-    deadline = None if until is None else until * SECOND
-    job = queued(Status.RUNNING, deadline=deadline)
-    return replace(job, id=number, amount=Amount(cpus, memory), grace=0.0)
-
-
-def queue(*jobs: Job) -> Pending:
-    pending = Pending()
-    for job in jobs:
-        pending.add(job)
-    return pending
-
-
-def node(capacity: Amount, *running: Job) -> Holdings:
-    holdings = Holdings(capacity)
-    for job in running:
-        holdings.take(job)
-    return holdings
 
 
 # What runs on a node of 4 CPUs and 4 of memory, what waits, and who starts: (CPUs, memory, seconds or None).
@@ -94,22 +64,22 @@ CHOICES: list[tuple[str, list[Row], list[Row], list[int]]] = [
     ("running", "waiting", "started"), [row[1:] for row in CHOICES], ids=[row[0] for row in CHOICES]
 )
 def test_choices(running: list[Row], waiting: list[Row], started: list[int]) -> None:
-    holdings = node(Amount(4, 4), *(runs(100 + number, *row) for number, row in enumerate(running)))
+    holdings = node(Capacity(4, 4), *(runs(100 + number, *row) for number, row in enumerate(running)))
     pending = queue(*(waits(number, *row) for number, row in enumerate(waiting, 1)))
-    assert choose(pending, holdings, FREE, 0, 9) == started
+    assert [*choose(pending, holdings, FREE, 0, 9)] == started
 
 
 def test_first_come_first_served_where_nobody_looks_behind_the_head() -> None:
     pending = queue(waits(1, 1), waits(2, 4, limit=9), waits(3, 0))
-    assert choose(pending, node(Amount(4, 4)), Rules(looks=0), 0, 9) == [1]
-    assert choose(pending, node(Amount(4, 4)), FREE, 0, 9) == [1, 3]
+    assert [*choose(pending, node(Capacity(4, 4)), Rules(looks=0), 0, 9)] == [1]
+    assert [*choose(pending, node(Capacity(4, 4)), FREE, 0, 9)] == [1, 3]
 
 
 def test_not_more_lines_are_looked_at_than_that() -> None:
     others = [waits(2 + number, 2, number) for number in range(LOOKS)]
-    full = node(Amount(4, LOOKS), runs(1, 3))
-    assert choose(queue(waits(1, 4), *others[:-1], waits(9999, 0)), full, FREE, 0, 9) == [9999]
-    assert choose(queue(waits(1, 4), *others, waits(9999, 0)), full, FREE, 0, 9) == []
+    full = node(Capacity(4, LOOKS), runs(1, 3))
+    assert [*choose(queue(waits(1, 4), *others[:-1], waits(9999, 0)), full, FREE, 0, 9)] == [9999]
+    assert [*choose(queue(waits(1, 4), *others, waits(9999, 0)), full, FREE, 0, 9)] == []
 
 
 def test_not_more_lines_of_a_user_who_has_enough_are_looked_at_than_that() -> None:
@@ -127,16 +97,16 @@ def test_not_more_lines_of_a_user_who_has_enough_are_looked_at_than_that() -> No
     for number in range(1, 3 * LOOKS):
         pending.add(waits(number, 1, number))
     pending.add(waits(9999, 1, uid=7))
-    full = node(Amount(4, 4 * LOOKS), runs(10000, 1))
-    assert choose(pending, full, rules, 0, 9) == [9999]
+    full = node(Capacity(4, 4 * LOOKS), runs(10000, 1))
+    assert [*choose(pending, full, rules, 0, 9)] == [9999]
     assert outlook(pending, full, rules, 0).head == 9999
     assert looks <= 2 * (LOOKS + 2)
 
 
 def test_the_higher_priority_first() -> None:
     pending = queue(waits(1, 1), waits(2, 1, priority=5), waits(3, 1, priority=-5), waits(4, 1, priority=5))
-    assert choose(pending, node(Amount(3, 0)), FREE, 0, 9) == [2, 4, 1]
-    assert choose(pending, node(Amount(3, 0)), FREE, 0, 2) == [2, 4]
+    assert [*choose(pending, node(Capacity(3, 0)), FREE, 0, 9)] == [2, 4, 1]
+    assert [*choose(pending, node(Capacity(3, 0)), FREE, 0, 2)] == [2, 4]
 
 
 def test_those_who_had_less_go_first() -> None:
@@ -146,15 +116,15 @@ def test_those_who_had_less_go_first() -> None:
     pending = queue(
         waits(1, 1, uid=1), waits(2, 1, uid=2), waits(3, 1, uid=1, priority=1), waits(4, 1, uid=3)
     )
-    assert choose(pending, node(Amount(4, 0)), Rules(shares=shares), 0, 9) == [3, 2, 4, 1]
+    assert [*choose(pending, node(Capacity(4, 0)), Rules(shares=shares), 0, 9)] == [3, 2, 4, 1]
     head = queued(id=9, uid=2, amount=Amount(9, 0))
     pending.add(head)
-    assert outlook(pending, node(Amount(9, 0), runs(8, 9)), Rules(shares=shares), 0).head == 3
+    assert outlook(pending, node(Capacity(9, 0), runs(8, 9)), Rules(shares=shares), 0).head == 3
 
 
 def test_whoever_comes_first_does_not_have_all() -> None:
     pending = queue(*(waits(number, 1000, uid=1 + (number > 10)) for number in range(1, 21)))
-    chosen = choose(pending, node(Amount(5000, 0)), Rules(shares=FairShares(3600)), 0, 9)
+    chosen = [*choose(pending, node(Capacity(5000, 0)), Rules(shares=FairShares(3600)), 0, 9)]
     assert chosen == [1, 11, 2, 12, 3]
 
 
@@ -203,9 +173,9 @@ def test_limits(
     limits: Limits, running: list[Job], waiting: list[Job], started: list[int], says: str
 ) -> None:
     """Whoever has enough holds up nobody else."""
-    holdings, pending = node(Amount(9000, 9 << 30), *running), queue(*waiting)
+    holdings, pending = node(Capacity(9000, 9 << 30), *running), queue(*waiting)
     rules = Rules(limits)
-    assert choose(pending, holdings, rules, 0, 9) == started
+    assert [*choose(pending, holdings, rules, 0, 9)] == started
     for job in waiting:
         if job.id in started:
             pending.remove(job.id)
@@ -222,15 +192,19 @@ def test_limits(
 )
 def test_the_head_is_not_put_off_by_what_its_user_may_have(limits: Limits, asks: int) -> None:
     """A later job of the same user takes of that, too; unless it ends by then."""
-    full = node(Amount(4, 4), replace(runs(100, 2, 2, until=10), uid=7))
+    full = node(Capacity(4, 4), replace(runs(100, 2, 2, until=10), uid=7))
     head, later = waits(1, 3, 3), waits(2, asks, asks)
-    assert choose(queue(head, later), full, FREE, 0, 9) == [2], "else it may"
-    assert choose(queue(head, later), full, Rules(limits), 0, 9) == []
-    assert choose(queue(head, replace(later, time_limit=10.0)), full, Rules(limits), 0, 9) == [2]
-    assert choose(queue(head, replace(later, uid=8)), full, Rules(limits), 0, 9) == [2]
+    assert [*choose(queue(head, later), full, FREE, 0, 9)] == [2], "else it may"
+    assert [*choose(queue(head, later), full, Rules(limits), 0, 9)] == []
+    assert [*choose(queue(head, replace(later, time_limit=10.0)), full, Rules(limits), 0, 9)] == [2]
+    assert [*choose(queue(head, replace(later, uid=8)), full, Rules(limits), 0, 9)] == [2]
 
 
-amounts = st.builds(Amount, cpus=st.integers(0, 4), memory=st.integers(0, 4))
+DEVICES = (Device("a", "L4"), Device("b", "L4"), Device("c", "T4"))
+amounts = st.builds(
+    Amount, st.integers(0, 4), st.integers(0, 4), st.sampled_from([0, 0, 250, 500, 1000, 2000]),
+    st.sampled_from(["", "L4", "T4"]), st.sampled_from([(), (("seat", 1),)]),
+)  # fmt: skip
 limits = st.none() | st.integers(1, 9).map(float)
 jobs = st.lists(st.tuples(amounts, limits, st.integers(-1, 1)), max_size=8)
 
@@ -239,145 +213,83 @@ jobs = st.lists(st.tuples(amounts, limits, st.integers(-1, 1)), max_size=8)
 def test_choose(
     asked: list[tuple[Amount, float | None, int]], held: list[tuple[Amount, int | None]], most: int
 ) -> None:
-    capacity = Amount(8, 8)
-    running = [
-        runs(100 + number, amount.cpus, amount.memory, until) for number, (amount, until) in enumerate(held)
-    ]
-    holdings = node(capacity, *running)
+    holdings = Holdings(Capacity(8, 8, DEVICES, {"seat": 2}))
+    for number, (amount, until) in enumerate(held):
+        shares = holdings.free.pick(amount)
+        running = replace(runs(100 + number, 0, until=until), shares=shares or (), shard=0)
+        holdings.take(replace(running, amount=amount if shares is not None else replace(amount, gpus=0)))
     waiting = [
-        waits(number, amount.cpus, amount.memory, limit, priority=priority)
+        replace(waits(number, 0, limit=limit, priority=priority), amount=amount)
         for number, (amount, limit, priority) in enumerate(asked, 1)
     ]
     in_order = sorted(waiting, key=lambda job: (-job.priority, job.id))
     chosen = choose(queue(*waiting), holdings, FREE, 0, most)
-    assert len(chosen) == len(set(chosen)) <= most
+    assert len(chosen) <= most
     free = holdings.free
-    ends: list[tuple[int, Amount]] = []
-    heads = [job for job in in_order if job.id not in chosen]
+    ends: list[tuple[int, Grant]] = []
+    # Those that wait though the node has so much.
+    heads = [job for job in in_order if job.id not in chosen and holdings.all.fits(job.amount)]
     for job in in_order:
         if job.id not in chosen:
             continue
         before, ended = free, sorted([*holdings.ends(), *ends], key=lambda end: end[0])
-        free -= job.amount
+        assert before.fits(job.amount), "never more than is free"
+        grant = Grant(job.amount, chosen[job.id])
+        assert sum(share.amount for share in grant.shares) == job.amount.gpus
+        free = before.take(grant)
+        assert all(0 <= part <= 1000 for part in free.parts.values())
         if job.time_limit is not None:
-            ends.append((int(job.time_limit * SECOND), job.amount))
+            ends.append((int(job.time_limit * SECOND), grant))
         ahead = [head for head in heads if in_order.index(head) < in_order.index(job)]
-        if not ahead:
-            assert job.amount.fits(before), "in turn, what fits"
-            continue
-        # Beside the head: it ends in time, or takes what is left.
-        by = reservation(ahead[0].amount, before, ended)
-        in_time = by.at is not None and job.time_limit is not None and job.time_limit * SECOND <= by.at
-        assert in_time or job.amount.fits(by.left)
-    if chosen:
-        assert free.cpus >= min(0, holdings.free.cpus), "never more than is free"
-        assert free.memory >= min(0, holdings.free.memory)
+        if ahead:
+            # Beside the head: it ends in time, or takes what the head can do without.
+            by = reservation(ahead[0].amount, before, ended)
+            in_time = by.at is not None and job.time_limit is not None and job.time_limit * SECOND <= by.at
+            assert in_time or by.without(grant, ahead[0].amount) is not None
     if len(chosen) < most and heads:
-        assert not heads[0].amount.fits(free), "the head waits for what isn't there"
+        assert not free.fits(heads[0].amount), "the head waits for what isn't there"
+
+
+def of(cpus: int, memory: int) -> Grant:
+    return Grant(Amount(cpus, memory))
 
 
 RESERVATIONS = [
-    ("none ends", Amount(3, 0), Amount(2, 4), [], Reservation(None, Amount(0, 4))),
-    ("too little ends", Amount(4, 1), Amount(2, 4), [(5, Amount(1, 0))], Reservation(None, Amount(0, 3))),
-    ("the first ends", Amount(3, 1), Amount(2, 4), [(5, Amount(2, 1))], Reservation(5, Amount(1, 4))),
+    ("none ends", Amount(3, 0), Pool(2, 4), [], Reservation(None, Pool(2, 4))),
+    ("too little ends", Amount(4, 1), Pool(2, 4), [(5, of(1, 0))], Reservation(None, Pool(2, 4))),
+    ("the first ends", Amount(3, 1), Pool(2, 4), [(5, of(2, 1))], Reservation(5, Pool(4, 5))),
     (
         "the second ends",
         Amount(4, 1),
-        Amount(2, 4),
-        [(5, Amount(1, 0)), (7, Amount(1, 0)), (8, Amount(9, 0))],
-        Reservation(7, Amount(0, 3)),
+        Pool(2, 4),
+        [(5, of(1, 0)), (7, of(1, 0)), (8, of(9, 0))],
+        Reservation(7, Pool(4, 4)),
     ),
-    (
-        "less than nothing is free",
-        Amount(1, 0),
-        Amount(-2, 4),
-        [(5, Amount(3, 0))],
-        Reservation(5, Amount(0, 4)),
-    ),
+    ("less than nothing is free", Amount(1, 0), Pool(-2, 4), [(5, of(3, 0))], Reservation(5, Pool(1, 4))),
 ]
 
 
 @pytest.mark.parametrize(
     ("asked", "free", "ends", "reserved"), [r[1:] for r in RESERVATIONS], ids=[r[0] for r in RESERVATIONS]
 )
-def test_reservation(
-    asked: Amount, free: Amount, ends: list[tuple[int, Amount]], reserved: Reservation
-) -> None:
+def test_reservation(asked: Amount, free: Pool, ends: list[tuple[int, Grant]], reserved: Reservation) -> None:
     assert reservation(asked, free, ends) == reserved
 
 
-GIB = 1 << 30
-NODE = Amount(4000, 8 * GIB)
-WAITS = [
-    (Amount(2000, GIB), Amount(1500, GIB), "Waits for CPUs: asks for 2; 1.5 of the node's 4 are free."),
-    (Amount(2000, GIB), Amount(-500, GIB), "Waits for CPUs: asks for 2; 0 of the node's 4 are free."),
-    (Amount(2000, 4 * GIB), Amount(4000, GIB), "Waits for memory: asks for 4G; 1G of the node's 8G is free."),
-    (Amount(2000, 4 * GIB), Amount(4000, -GIB), "Waits for memory: asks for 4G; 0 of the node's 8G is free."),
-    (Amount(2000, GIB), NODE, "Is about to start."),
-    (Amount(2000, GIB), Amount(2000, GIB), "Is about to start."),
-    (
-        Amount(9000, GIB),
-        NODE,
-        "Asks for more than jobs may have here by now, 4 CPUs and 8G of memory: cancel it, or wait for more.",
-    ),
+BESIDE = [
+    ("what it doesn't need", Amount(3, 1), Pool(4, 4), of(1, 3), True),
+    ("a CPU that it needs", Amount(3, 1), Pool(3, 4), of(1, 0), False),
+    ("nothing, where it lacks CPUs", Amount(3, 1), Pool(2, 4), of(0, 3), True),
+    ("a CPU, where it lacks CPUs", Amount(3, 1), Pool(2, 4), of(1, 0), False),
+    ("memory that it needs", Amount(3, 1), Pool(2, 4), of(0, 4), False),
 ]
 
 
-@pytest.mark.parametrize(("asked", "free", "sentence"), WAITS)
-def test_why_the_head_waits(asked: Amount, free: Amount, sentence: str) -> None:
-    head = queued(id=1, amount=asked)
-    holdings = node(NODE, queued(Status.RUNNING, id=2, amount=NODE - free))
-    reason = why_waiting(head, outlook(queue(head), holdings, FREE, 0), holdings, FREE, 0)
-    assert (reason.code, reason.text) == ("resources", sentence)
-
-
-def test_when_the_head_can_start() -> None:
-    head, other = queued(id=1, amount=NODE), queued(id=2, amount=Amount(1, 0), time_limit=None)
-    holdings = node(NODE, runs(9, 4000, until=5400))
-    seen = outlook(queue(head, other), holdings, FREE, 0)
-    assert seen == Outlook(1, Reservation(5400 * SECOND, Amount(0, 0)))
-    soon = why_waiting(head, seen, holdings, FREE, 0).text
-    assert soon.endswith("0 of the node's 4 are free. It can start in 1h 30m at the latest.")
-    behind = "Waits behind job 1, the head of the queue, which can start in {} at the latest."
-    assert why_waiting(other, seen, holdings, FREE, 0).text == behind.format("1h 30m")
-    assert why_waiting(other, seen, holdings, FREE, 5400 * SECOND - 1).text == behind.format("1s")
-    # What should have ended hasn't.
-    overdue = why_waiting(other, seen, holdings, FREE, 5400 * SECOND).text
-    assert overdue == "Waits behind job 1, the head of the queue."
-    unknown = outlook(queue(head, other), node(NODE, runs(9, 4000)), FREE, 0)
-    assert why_waiting(other, unknown, holdings, FREE, 0).text == "Waits behind job 1, the head of the queue."
-
-
-def test_nobody_waits() -> None:
-    assert outlook(queue(), node(NODE), FREE, 0) == Outlook()
-
-
-def test_one_that_waits_no_more() -> None:
-    """As those are told who read of it before that is on disk."""
-    holdings = node(NODE, runs(9, 4000))
-    text = why_waiting(queued(id=1, amount=NODE), Outlook(), holdings, FREE, 0).text
-    assert text == "Waits for CPUs: asks for 4; 0 of the node's 4 are free."
-
-
-def test_describe() -> None:
-    assert describe(Amount(1500, GIB)) == "1.5 CPUs and 1G of memory"
-
-
-INFEASIBLE = [
-    (Amount(4001, 0), "--cpus 4.001"),
-    (Amount(0, 9 * GIB), "--memory 9G"),
-    (Amount(5000, 9 * GIB), "--cpus 5"),
-]
-
-
-@pytest.mark.parametrize(("asked", "said"), INFEASIBLE)
-def test_infeasible(asked: Amount, said: str) -> None:
-    with pytest.raises(Refused) as caught:
-        refuse_infeasible(asked, NODE)
-    assert caught.value.message == f"{said} is more than this node has."
-    assert caught.value.hint.startswith("It has 4 CPUs and 8G of memory;")
-
-
-def test_feasible() -> None:
-    refuse_infeasible(NODE, NODE)
-    refuse_infeasible(Amount(), NODE)
+@pytest.mark.parametrize(
+    ("asked", "there", "grant", "may"), [r[1:] for r in BESIDE], ids=[r[0] for r in BESIDE]
+)
+def test_what_another_one_may_have_beside_the_head(
+    asked: Amount, there: Pool, grant: Grant, may: bool
+) -> None:
+    without = Reservation(None, there).without(grant, asked)
+    assert without == (Reservation(None, there.take(grant)) if may else None)

@@ -108,6 +108,7 @@ def test_what_a_job_is_told_of_itself() -> None:
         "SYSJOBS_JOB_NAME": "train",
         "SYSJOBS_ATTEMPT": "1",
         "SYSJOBS_CPUS": "0.5",
+        "SYSJOBS_GPUS": "0",
         "SYSJOBS_MEMORY": "1073741824",
         "SKYPILOT_INTERNAL_JOB_ID": "42",
         "SKYPILOT_TASK_ID": "sysjobs-1700000000_train_42",

@@ -312,6 +312,13 @@ IMPOSSIBLE = [
     (FAILED, "peak_memory = -1", "peak_memory >= 0"),
     (FAILED, "priority = 1001", "priority BETWEEN -1000 AND 1000"),
     (1, "dependencies = 'x'", "json_valid(dependencies)"),
+    (1, "gpus = -1", "gpus >= 0"),
+    (1, "others = 'x'", "json_valid(others)"),
+    (RUNNING, "devices = 'x'", "json_valid(devices)"),
+    (1, "hard_cpus = 2", "hard_cpus IN (0, 1)"),
+    (1, "notice_signal = 65, notice_before = 1.0", "notice_signal BETWEEN 1 AND 64"),
+    (1, "notice_signal = 10", "(notice_before IS NULL) = (notice_signal IS NULL)"),
+    (RUNNING, "noticed = 2", "noticed IN (0, 1)"),
     (1, "held_uid = 0, held_user = 'root'", "held_uid IS NULL OR status = 'INIT'"),
     (0, "held_uid = 0", "(held_uid IS NULL) = (held_user IS NULL)"),
 ]

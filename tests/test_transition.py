@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -18,6 +19,7 @@ from sysjobs.events import (
     GraceBegan,
     Held,
     Launched,
+    Noticed,
     NotStarted,
     Released,
     RunningSince,
@@ -25,7 +27,18 @@ from sysjobs.events import (
     TimeLimitReached,
     Unmet,
 )
-from sysjobs.jobs import CUT_OFF, REBOOTED, Cancellation, Exit, Job, Outcome, Reason, Status, unit_name
+from sysjobs.jobs import (
+    CUT_OFF,
+    REBOOTED,
+    Cancellation,
+    Exit,
+    Job,
+    Notice,
+    Outcome,
+    Reason,
+    Status,
+    unit_name,
+)
 from sysjobs.signalnames import signal_name
 from sysjobs.store import Store
 from sysjobs.transition import transition
@@ -50,18 +63,19 @@ EVENTS: list[Event] = [
     Released(),
     Eligible(),
     Unmet(NOW + 2, Outcome(Status.CANCELLED, Reason("dependency", "Never."))),
+    Noticed(),
 ]
 # The status after each of EVENTS; a dot where nothing at all changes.
 TABLE = """
-INIT            .       .          .       .      .       CANCELLED  .          . INIT . PENDING CANCELLED
-PENDING         RUNNING .          .       .      .       CANCELLED  .          . INIT . .       .
-SETTING_UP      .       SETTING_UP RUNNING FAILED PENDING SETTING_UP SETTING_UP . .    . .       .
-RUNNING         .       RUNNING    RUNNING FAILED PENDING RUNNING    RUNNING    . .    . .       .
-SUCCEEDED       .       .          .       .      .       .          .          . .    . .       .
-FAILED          .       .          .       .      .       .          .          . .    . .       .
-FAILED_SETUP    .       .          .       .      .       .          .          . .    . .       .
-FAILED_DRIVER   .       .          .       .      .       .          .          . .    . .       .
-CANCELLED       .       .          .       .      .       .          .          . .    . .       .
+INIT            .       .          .       .      .       CANCELLED  .          . INIT . PENDING CANCELLED .
+PENDING         RUNNING .          .       .      .       CANCELLED  .          . INIT . .       .  .
+SETTING_UP      .       SETTING_UP RUNNING FAILED PENDING SETTING_UP SETTING_UP . .    . .       .  SETTING_UP
+RUNNING         .       RUNNING    RUNNING FAILED PENDING RUNNING    RUNNING    . .    . .       .  RUNNING
+SUCCEEDED       .       .          .       .      .       .          .          . .    . .       .  .
+FAILED          .       .          .       .      .       .          .          . .    . .       .  .
+FAILED_SETUP    .       .          .       .      .       .          .          . .    . .       .  .
+FAILED_DRIVER   .       .          .       .      .       .          .          . .    . .       .  .
+CANCELLED       .       .          .       .      .       .          .          . .    . .       .  .
 """
 CASES = [
     pytest.param(Status(row[0]), event, expected, id=f"{row[0]}-{type(event).__name__}")
@@ -340,3 +354,19 @@ def test_a_cancel_with_a_long_grace_does_not_put_off_the_end_by_the_time_limit()
     patient = transition(job, cancel(kill_at=9_000_000))
     assert patient.ends_by == 3_000_000
     assert transition(patient, TimeLimitReached(3_000_000)).ends_by == 3_000_000
+
+
+def test_a_signal_before_the_time_limit_that_ended_it() -> None:
+    job = queued(Status.RUNNING, notice=Notice(signal.SIGUSR1, 60.0), deadline=100_000_000)
+    assert job.notice_at == 40_000_000
+    ended = Ended(NOW, Outcome(Status.FAILED, Reason("signal", "Who knows."), Exit(signal=signal.SIGUSR1)))
+    assert transition(job, ended).reason == Reason("signal", "Who knows.")
+    noticed = transition(job, Noticed())
+    assert noticed.notice_at is None
+    told = transition(noticed, ended)
+    assert (told.status, told.reason) == (
+        Status.FAILED, Reason("signal", "Ended by SIGUSR1, which it was sent before its time limit."),
+    )  # fmt: skip
+    other = replace(ended, outcome=replace(ended.outcome, main=Exit(signal=signal.SIGUSR2)))
+    assert transition(noticed, other).reason == Reason("signal", "Who knows.")
+    assert not transition(noticed, NotStarted()).noticed

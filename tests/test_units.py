@@ -23,8 +23,10 @@ RUN, SETUP, LOG = (
 JOB = queued(Status.RUNNING, shard=3)
 
 
-def wanted(job: Job = JOB, setup: str | None = None, log: str = LOG) -> dict[str, Any]:
-    listed = properties(job, RUN, setup, log)
+def wanted(
+    job: Job = JOB, setup: str | None = None, log: str = LOG, allowed: tuple[str, ...] | None = None
+) -> dict[str, Any]:
+    listed = properties(job, RUN, setup, log, 50, allowed)
     values = {name: value for name, _, value in listed}
     assert len(values) == len(listed), "each property once"
     return values
@@ -49,6 +51,7 @@ PROPERTIES = [
     ("OOMPolicy", "stop"),
     ("IgnoreSIGPIPE", False),
     ("LogLevelMax", 5),
+    ("CPUWeight", 50),
 ]
 
 
@@ -66,6 +69,19 @@ def test_without_memory_there_is_no_limit() -> None:
     assert not {"MemoryMax", "MemorySwapMax"} & wanted(replace(JOB, amount=Amount(500, 0))).keys()
 
 
+def test_a_hard_limit_of_cpus_is_a_quota() -> None:
+    assert "CPUQuotaPerSecUSec" not in wanted()
+    assert wanted(replace(JOB, hard_cpus=True))["CPUQuotaPerSecUSec"] == 500_000
+
+
+def test_devices_are_kept_from_jobs_only_where_there_are_some() -> None:
+    assert not {"DevicePolicy", "DeviceAllow"} & wanted().keys()
+    values = wanted(allowed=("block-*", "/dev/nvidia0"))
+    assert values["DevicePolicy"] == "closed"
+    assert values["DeviceAllow"] == (("block-*", "rwm"), ("/dev/nvidia0", "rwm"))
+    assert wanted(allowed=())["DeviceAllow"] == ()
+
+
 def test_no_grace_is_the_shortest_time_and_not_systemds_forever() -> None:
     assert wanted(replace(JOB, grace=0.0))["TimeoutStopUSec"] == 1
 
@@ -75,11 +91,12 @@ def test_nothing_of_the_command_or_environment_is_in_a_property() -> None:
     assert not {"Environment", "PassEnvironment", "WorkingDirectory", "LogExtraFields"} & wanted().keys()
 
 
-SIGNATURES = {"s": str, "b": bool, "t": int, "i": int, "as": tuple, "a(sasb)": tuple}
+SIGNATURES = {"s": str, "b": bool, "t": int, "i": int, "as": tuple, "a(sasb)": tuple, "a(ss)": tuple}
 
 
 def test_values_have_the_types_of_their_signatures_and_can_be_hashed() -> None:
-    for name, signature, value in properties(JOB, RUN, SETUP, LOG):
+    hard = replace(JOB, hard_cpus=True)
+    for name, signature, value in properties(hard, RUN, SETUP, LOG, 50, ("/dev/nvidia0", "char-input")):
         assert type(value) is SIGNATURES[signature], name
         hash(value)
 

@@ -40,14 +40,14 @@ def doctor(socket: str | None, as_json: bool) -> int:
 
 def _without_daemon(error: Unreachable) -> list[dict[str, str]]:
     """What can be seen from here."""
-    from sysjobs.capacity import capacity
+    from sysjobs.capacity import inventory
     from sysjobs.config import SYSTEM, read_settings
     from sysjobs.room import FileSystems
 
     advice = f"{error.hint} For a damaged database there is `sysjobsd --repair`."
     found = [{"subject": "daemon", "level": "problem", "text": error.message, "advice": advice}]
     try:
-        capacity(read_settings(SYSTEM.settings))
+        inventory(read_settings(SYSTEM.settings))
     except SysjobsError as wrong:
         # It doesn't start with these.
         found.append({"subject": "settings", "level": "problem", "text": wrong.message, "advice": wrong.hint})

@@ -10,7 +10,7 @@ from sysjobs.cli.output import ago, emit, emit_json, iso, printable
 from sysjobs.client import Client
 
 if TYPE_CHECKING:
-    from sysjobs.answers import NodeState
+    from sysjobs.answers import NodeDevice, NodeState
 
 BAR = 20
 
@@ -80,6 +80,18 @@ def describe(state: NodeState, now: int | None = None) -> list[str]:
     rows = [
         ("CPUs", f"{cpus[0]} of {cpus[1]}", bar(state.cpus_used, state.cpus)),
         ("Memory", f"{memory[0]} of {memory[1]}", bar(state.memory_used, state.memory)),
+        *(
+            (device.name, _in_use(device), bar(device.used, 1) if device.out_of_use is None else "")
+            for device in state.devices
+        ),
+        *(
+            (
+                printable(name),
+                f"{state.resources_used.get(name, 0)} of {count}",
+                bar(state.resources_used.get(name, 0), count),
+            )
+            for name, count in state.resources.items()
+        ),
         ("Jobs", f"{state.running} running, {state.waiting} waiting", ""),
     ]
     lines = tabulate(rows, tablefmt="plain", disable_numparse=True).splitlines()
@@ -89,12 +101,20 @@ def describe(state: NodeState, now: int | None = None) -> list[str]:
     if state.users:
         users = [
             [printable(user.user), user.running, user.waiting, format_cpus(round(user.cpus * 1000)),
-             format_memory(user.memory)]
+             format_memory(user.memory), f"{user.gpus:g}"]
             for user in state.users
         ]  # fmt: skip
-        columns = ("USER", "RUNNING", "WAITING", "CPUS", "MEMORY")
+        columns: tuple[str, ...] = ("USER", "RUNNING", "WAITING", "CPUS", "MEMORY", "GPUS")
+        if not state.devices:
+            users, columns = [row[:-1] for row in users], columns[:-1]
         lines += ["", *tabulate(users, columns, tablefmt="plain", disable_numparse=True).splitlines()]
     return [line.rstrip() for line in lines]
+
+
+def _in_use(device: NodeDevice) -> str:
+    if device.out_of_use is not None:
+        return f"{printable(device.model)}, out of use: {printable(device.out_of_use)}"
+    return f"{device.used:g} of {printable(device.model)}"
 
 
 def bar(used: float, of_all: float) -> str:

@@ -112,8 +112,10 @@ def resources(job: JobView) -> str:
     """'cpus=0.5,memory=4G', as the options of submit are called."""
     from sysjobs.resources import format_cpus, format_memory
 
-    text = f"cpus={format_cpus(round(job.cpus * 1000))}"
-    return text if job.memory is None else f"{text},memory={format_memory(job.memory)}"
+    parts = [f"cpus={format_cpus(round(job.cpus * 1000))}"]
+    parts += [f"memory={format_memory(job.memory)}"] if job.memory is not None else []
+    parts += [f"gpus={job.gpus}"] if job.gpus is not None else []
+    return ",".join(parts + [f"{name}={count}" for name, count in job.resources.items()])
 
 
 def job_json(job: JobView) -> dict[str, object]:
@@ -130,7 +132,7 @@ def job_json(job: JobView) -> dict[str, object]:
         "submitted_at": iso(job.submitted_at),
         "started_at": iso(job.started_at),
         "ended_at": iso(job.ended_at),
-        "resources": {"cpus": job.cpus, "memory": job.memory},
+        "resources": {"cpus": job.cpus, "memory": job.memory, "gpus": job.gpus, **job.resources},
         "unit": job.unit,
         "log": job.log,
         "attempt": job.attempt,
@@ -140,9 +142,10 @@ def job_json(job: JobView) -> dict[str, object]:
 
 def details_json(details: JobDetails) -> dict[str, object]:
     """A job with everything, as `show --json` has it."""
-    from dataclasses import fields
+    from dataclasses import asdict, fields
 
     more = {field.name: getattr(details, field.name) for field in fields(details) if field.name != "job"}
+    more["devices"] = [asdict(device) for device in details.devices]
     return job_json(details.job) | {
         name: iso(value) if name in _TIMES else value for name, value in more.items()
     }

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from sysjobs.answers import JobDetails
+from sysjobs.answers import DeviceShare, JobDetails
 from sysjobs.cli.output import SECOND, ago, details_json, duration, emit, emit_json, printable, resources
 from sysjobs.client import Client
 from sysjobs.resources import format_duration, format_memory
@@ -56,6 +56,8 @@ def describe(details: JobDetails, now: int | None = None) -> list[tuple[str, str
         ("Directory", "" if spec.get("workdir") is None else _text(spec["workdir"])),
         ("Variables", " ".join(spec.get("env") or {})),
         ("Resources", resources(job)),
+        ("Devices", ", ".join(device_text(device) for device in details.devices)),
+        ("CPU limit", details.cpu_limit or ""),
         ("Priority", str(job.priority)),
         ("Peak memory", "" if details.peak_memory is None else format_memory(details.peak_memory)),
         ("Beware", " ".join(details.warnings)),
@@ -63,6 +65,7 @@ def describe(details: JobDetails, now: int | None = None) -> list[tuple[str, str
         ("After", " ".join(details.dependencies)),
         ("Held by", details.held_by or ""),
         ("Time limit", "" if details.time_limit is None else format_duration(details.time_limit)),
+        ("Signal", details.signal_before_limit or ""),
         ("Grace", format_duration(details.grace)),
         ("Submitted", moment(job.submitted_at, now)),
         ("Started", moment(job.started_at, now)),
@@ -76,6 +79,13 @@ def describe(details: JobDetails, now: int | None = None) -> list[tuple[str, str
         ("Invocation", details.invocation_id or ""),
         ("Boot", details.boot_id or ""),
     ]
+
+
+def device_text(device: DeviceShare) -> str:
+    """'0.25 of 0000:3b:00.0 (NVIDIA L4, GPU-...)'."""
+    known = ", ".join(filter(None, (device.model, device.uuid)))
+    text = f"{device.name} ({known})" if known else device.name
+    return text if device.share == 1 else f"{device.share:g} of {text}"
 
 
 def exit_text(code: int | None, signal: int | None, core_dumped: bool) -> str:

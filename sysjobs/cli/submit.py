@@ -26,6 +26,15 @@ _OPTIONS = (
     click.option(
         "--memory", metavar="SIZE", help="Memory, such as 512M or 4G: a job that takes more is killed."
     ),
+    click.option("--gpus", metavar="GPUS", help="GPUs, such as 2, L4, A100:2; L4:0.25 is a part of one."),
+    click.option(
+        "--resource", metavar="NAME=N", multiple=True, help="So many of what the node's settings name."
+    ),
+    click.option(
+        "--cpu-limit",
+        type=click.Choice(["soft", "hard"]),
+        help="Whether it may have more CPUs while others are idle (soft).",
+    ),
     click.option(
         "--priority",
         metavar="N",
@@ -43,6 +52,9 @@ _OPTIONS = (
         "--time",
         metavar="TIME",
         help="End the job after so long: 90s, 1h30m, 2-12:00:00; seconds if bare.",
+    ),
+    click.option(
+        "--signal", metavar="SIG@SECONDS", help="Send it a signal so long before its time limit: USR1@60."
     ),
     click.option("--grace", metavar="TIME", help="How long after SIGTERM comes SIGKILL."),
     click.option("--hold", is_flag=True, help="Don't start it before 'sysjobs release'."),
@@ -80,6 +92,7 @@ def submit_job(
     env_file: tuple[str, ...],
     export: str,
     begin: str | None,
+    resource: tuple[str, ...],
     **others: Any,
 ) -> int:
     """Submits what the options say, tells what of it can't be enforced, and returns the job's id."""
@@ -96,6 +109,7 @@ def submit_job(
         env=_environment(env_file, env),
         export=export == "all",
         begin=None if begin is None else _moment(begin),
+        resources=dict(map(_resource, resource)),
         **others,
     )
     for warning in client.warnings:
@@ -145,6 +159,13 @@ def _moment(text: str) -> datetime:
     from sysjobs.cli.when import parse_when
 
     return parse_when(text, "--begin", datetime.now().astimezone())
+
+
+def _resource(text: str) -> tuple[str, int]:
+    name, _, count = text.partition("=")
+    if not name or not (count or "1").isdecimal() or len(count) > 9:
+        raise UsageError(f"--resource {text!r:.80} is not NAME=N.", "Give a name and a number, licence=1.")
+    return name, int(count or "1")
 
 
 def _cpus(text: str) -> float:

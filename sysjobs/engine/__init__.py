@@ -6,11 +6,12 @@ changing.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+from sysjobs.devices import Access
 from sysjobs.jobs import Job, Outcome, Reason
 from sysjobs.payload import Payload
 
@@ -93,8 +94,12 @@ class Answer(Protocol):
 class Engine(Protocol):
     boot: Boot
 
-    holds_memory: bool
-    """Whether a job that asks for memory is held to it, once connected."""
+    access: Access
+    """How jobs get at devices."""
+
+    @property
+    def controllers(self) -> Container[str]:
+        """What the kernel can hold jobs to ("memory", "cpu", ...), once connected."""
 
     def knock(self) -> Answer:
         """Ask whether there is somebody to connect to, and don't wait for it. Raises ConnectionLost."""
@@ -122,6 +127,15 @@ class Engine(Protocol):
 
     def kill(self, job: Job) -> None:
         """SIGKILL to all processes of the job."""
+
+    def notify(self, job: Job, number: int) -> None:
+        """A signal to the main process of the job."""
+
+    def weigh(self, cpus: Mapping[tuple[int, int | None], int]) -> None:
+        """Have what a user's jobs in a shard, or all of them, share with others be worth so many CPUs."""
+
+    def not_held(self, job: Job) -> list[str]:
+        """What a job that runs is not really held to, in sentences."""
 
     def freeze(self, job: Job) -> None: ...
 

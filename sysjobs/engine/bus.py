@@ -175,6 +175,13 @@ class Bus:
         sys.audit("sysjobs.call", "StartTransientUnit")
         self._call(_MANAGER_PATH, _MANAGER, "StartTransientUnit", args)
 
+    def set_property(self, unit: str, wanted: Property) -> None:
+        """Of a unit, until the next boot. Raises CallFailed, ConnectionLost."""
+        args: list[tuple[int, Any]] = [(ord("s"), unit.encode()), (ord("b"), True), (ord("a"), b"(sv)")]
+        args += [*_property(*wanted), _END]
+        sys.audit("sysjobs.call", "SetUnitProperties")
+        self._call(_MANAGER_PATH, _MANAGER, "SetUnitProperties", args)
+
     def get(self, unit: str, interface: str, name: str, signature: str) -> Any:
         """One property. A unit that isn't loaded answers with a default, not with an error."""
         with _blocked(), _translated():

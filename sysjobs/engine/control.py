@@ -36,6 +36,11 @@ def kill(bus: Bus, unit: str, number: signal.Signals) -> bool:
     return _ask(bus, "KillUnit", "ssi", unit, "all", int(number))
 
 
+def notify(bus: Bus, unit: str, number: int) -> None:
+    """A signal to its main process."""
+    _ask(bus, "KillUnit", "ssi", unit, "main", number)
+
+
 def stop(bus: Bus, unit: str, mode: str = "replace") -> None:
     _ask(bus, "StopUnit", "ss", unit, mode)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from sysjobs.devices import WHOLE, format_gpus
 from sysjobs.jobs import Job
 from sysjobs.payload import Payload
 from sysjobs.resources import format_cpus
@@ -225,11 +226,12 @@ def job_variables(job: Job) -> dict[bytes, bytes]:
         "SYSJOBS_ATTEMPT": job.attempt,
         "SYSJOBS_CPUS": format_cpus(job.amount.cpus),
         "SYSJOBS_MEMORY": job.amount.memory or "",
+        "SYSJOBS_GPUS": format_gpus(job.amount.gpus),
         "SKYPILOT_INTERNAL_JOB_ID": job.id,
         "SKYPILOT_TASK_ID": f"sysjobs-{job.submitted_at // 1_000_000}_{job.name}_{job.id}",
         "SKYPILOT_NODE_RANK": 0,
         "SKYPILOT_NODE_IPS": "127.0.0.1",
         "SKYPILOT_NUM_NODES": 1,
-        "SKYPILOT_NUM_GPUS_PER_NODE": 0,
+        "SKYPILOT_NUM_GPUS_PER_NODE": -(-job.amount.gpus // WHOLE),
     }
     return {name.encode(): str(value).encode("utf-8", "surrogateescape") for name, value in variables.items()}

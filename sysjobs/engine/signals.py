@@ -26,6 +26,8 @@ class Tracked:
     stopped: bool = False
     told: bool = False
     """It was sent our SIGTERM."""
+    read_back: bool = False
+    """What the kernel holds it to was looked at."""
     released: bool = False
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 import select
 import signal
 import time
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from sysjobs.devices import Access
 from sysjobs.engine import (
     ConnectionLost,
     Observation,
@@ -24,6 +26,7 @@ from sysjobs.engine import (
 from sysjobs.engine.boot import leave_note, read_boot
 from sysjobs.engine.bus import Bus, CallFailed, Knock
 from sysjobs.engine.cgroups import EmptyWatch, children, controllers, is_populated
+from sysjobs.engine.enforcement import Enforcement
 from sysjobs.engine.files import PASSING, JobFiles
 from sysjobs.engine.journal import Journal
 from sysjobs.engine.kept import KeptUnits
@@ -71,8 +74,13 @@ class Systemd:
         self._journal = Journal(self._epoll)
         # What it has of jobs that somebody killed, until they are let go.
         self._kills: dict[int, OomKill | None] = {}
-        self.holds_memory = True
+        self._enforcement = Enforcement()
+        self.access = Access()
         self._tells_peak = False
+
+    @property
+    def controllers(self) -> Sequence[str]:
+        return self._enforcement.controllers
 
     def knock(self) -> Knock:
         return Knock(self._address)
@@ -86,9 +94,9 @@ class Systemd:
         except (CallFailed, ConnectionLost) as error:
             bus.close()
             raise ConnectionLost(str(error)) from None
-        self.holds_memory = "memory" in controllers(self._cgroup_root)
+        self._enforcement = Enforcement(controllers(self._cgroup_root), os.cpu_count() or 1)
         self._bus = bus
-        self._tells_peak = self.holds_memory and self._knows("MemoryPeak")
+        self._tells_peak = "memory" in self.controllers and self._knows("MemoryPeak")
         self._epoll.register(bus.fileno(), select.EPOLLIN)
 
     def close(self) -> None:
@@ -114,7 +122,13 @@ class Systemd:
 
     def start(self, job: Job, payload: Payload) -> StartResult:
         try:
-            files = self._files.prepare(job, payload)
+            allowed = self.access.allowed(job.shares)
+            given = replace(payload, env=(*payload.env, *self.access.variables(job.shares)))
+        except KeyError as gone:
+            text = f"Device {gone.args[0]} has vanished; it is tried again with another one."
+            raise StartPostponed(Reason("no-device", text)) from None
+        try:
+            files = self._files.prepare(job, given)
         except (StartFailed, StartPostponed):
             self.clean(job)
             raise
@@ -122,7 +136,9 @@ class Systemd:
         self._tracked[job.id] = Tracked(job)
         setup = files.setup if job.has_setup else None
         try:
-            self.bus.start_transient(job.unit, properties(job, files.run, setup, self._files.log(job)))
+            weight = self._enforcement.weight(job.amount.cpus)
+            wanted = properties(job, files.run, setup, self._files.log(job), weight, allowed)
+            self.bus.start_transient(job.unit, wanted)
         except CallFailed as error:
             if error.number == -errno.EEXIST and self._read(job) is not None:
                 # An earlier call took effect; its signals may have passed unseen.
@@ -151,6 +167,15 @@ class Systemd:
 
     def kill(self, job: Job) -> None:
         control.kill(self.bus, job.unit, signal.SIGKILL)
+
+    def notify(self, job: Job, number: int) -> None:
+        control.notify(self.bus, job.unit, number)
+
+    def weigh(self, cpus: Mapping[tuple[int, int | None], int]) -> None:
+        self._enforcement.weigh(self.bus, cpus)
+
+    def not_held(self, job: Job) -> list[str]:
+        return self._enforcement.not_held(job, self._cgroup(job))
 
     def freeze(self, job: Job) -> None:
         control.freeze(self.bus, job.unit)
@@ -304,6 +329,10 @@ class Systemd:
             return Observation(job.id, begun=False)
         running = Observation(job.id, invocation_id=unit.invocation_id, running_at=unit.main_started_at)
         if not has_ended(unit):
+            if unit.main_started_at is not None and not tracked.read_back:
+                tracked.read_back = True
+                for difference in self.not_held(job):
+                    log.warning("job %d: %s", job.id, difference)
             return running
         if not unit.main_ended and unit.setup_code == 0 and job.has_setup:
             # Signals don't carry how ExecStartPre ended.

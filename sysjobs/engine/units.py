@@ -91,8 +91,13 @@ def job_id_of(unit: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def properties(job: Job, run: str, setup: str | None, log: str) -> list[Property]:
-    """The transient unit of a job whose start script is at `run` (and setup's at `setup`)."""
+def properties(
+    job: Job, run: str, setup: str | None, log: str, weight: int, allowed: tuple[str, ...] | None
+) -> list[Property]:
+    """The transient unit of a job whose start script is at `run` (and setup's at `setup`).
+
+    `weight` is that of its CPUs; `allowed` are the devices that it may open, None: all.
+    """
     assert job.shard is not None
     wanted: list[Property] = [
         ("Description", "s", f"sysjobs job {job.id}: {printable(job.name)} ({printable(job.user)})"),
@@ -118,11 +123,19 @@ def properties(job: Job, run: str, setup: str | None, log: str) -> list[Property
         # that a signal was sent by `systemctl kill`.
         ("LogLevelMax", "i", 5),
         ("TasksMax", "t", TASKS_MAX),
+        ("CPUWeight", "t", weight),
     ]
     if setup is not None:
         wanted.append(("ExecStartPre", "a(sasb)", (("/bin/sh", ("/bin/sh", setup), False),)))
     if job.amount.memory:
         wanted += [("MemoryMax", "t", job.amount.memory), ("MemorySwapMax", "t", 0)]
+    if job.hard_cpus:
+        wanted.append(("CPUQuotaPerSecUSec", "t", job.amount.cpus * 1000))
+    if allowed is not None:
+        wanted += [
+            ("DevicePolicy", "s", "closed"),
+            ("DeviceAllow", "a(ss)", tuple((device, "rwm") for device in allowed)),
+        ]
     return wanted
 
 

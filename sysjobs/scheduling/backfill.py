@@ -1,10 +1,10 @@
-"""Pure: which waiting jobs start now, and what the others wait for.
+"""Which waiting jobs start now.
 
 In turn, as long as they fit. The first that doesn't is the head of the queue. It has a reservation: when it
-can start at the latest, and what is left beside it then. A later job starts before it only where that can't
-put the head off (EASY backfill, Lifka 1995): its time limit ends it by then, or it takes no more than what is
-left. Where the head waits for jobs without a time limit, nobody knows when they end, and what is left is what
-the head doesn't need of what is free now.
+can start at the latest, and what is there then. A later job starts before it only where that can't put the
+head off (EASY backfill, Lifka 1995): its time limit ends it by then, or it takes nothing that the head needs.
+Where the head waits for jobs without a time limit, nobody knows when they end, and it needs what it can use
+of what is free now.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from sysjobs.errors import Refused
-from sysjobs.jobs import Job, Reason
+from sysjobs.devices import Share
 from sysjobs.limits import Limits
-from sysjobs.resources import Amount, describe, format_cpus, format_duration, format_memory
+from sysjobs.resources import Amount
 from sysjobs.scheduling.fairshare import FairShares
 from sysjobs.scheduling.holdings import Holdings
-from sysjobs.scheduling.pending import Kind, Pending, kind_of
+from sysjobs.scheduling.pending import Kind, Pending
+from sysjobs.scheduling.pool import Grant, Pool
 
 LOOKS = 1000
 """Lines that are looked at behind the head, and of one user among those that a limit keeps from starting, so
@@ -38,24 +38,29 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """When the head of the queue can start at the latest (None: nobody knows), and what is left beside it."""
+    """When the head of the queue can start at the latest (None: nobody knows), and what is there then."""
 
     at: int | None
-    left: Amount
+    there: Pool
+
+    def without(self, grant: Grant, asked: Amount) -> Reservation | None:
+        """The same where another one has that too; None where the head, which asks so much, would miss it."""
+        left = self.there.take(grant)
+        missed = any(now < before for now, before in zip(left.has(asked), self.there.has(asked), strict=True))
+        return None if missed else Reservation(self.at, left)
 
 
-def reservation(asked: Amount, free: Amount, ends: Iterable[tuple[int, Amount]]) -> Reservation:
+def reservation(asked: Amount, free: Pool, ends: Iterable[tuple[int, Grant]]) -> Reservation:
     """For a job that doesn't fit into what is free. `ends`: when running jobs end at the latest, in order."""
-    now_free = free
-    for at, amount in ends:
-        free += amount
-        if asked.fits(free):
-            return Reservation(at, free - asked)
-    left = now_free - asked
-    return Reservation(None, Amount(max(left.cpus, 0), max(left.memory, 0)))
+    there = free
+    for at, grant in ends:
+        there = there.give(grant)
+        if there.fits(asked):
+            return Reservation(at, there)
+    return Reservation(None, free)
 
 
-class _Plan:
+class Plan:
     """What is free, what users have and when jobs end, as more and more of them are chosen."""
 
     def __init__(self, holdings: Holdings, rules: Rules, now: int) -> None:
@@ -63,10 +68,10 @@ class _Plan:
         self._holdings = holdings
         self._rules = rules
         self._now = now
-        self._chosen: list[Kind] = []
+        self._chosen: list[tuple[Kind, Grant]] = []
 
     def _of_user(self, uid: int) -> list[Amount]:
-        return [kind.amount for kind in self._chosen if kind.uid == uid]
+        return [kind.amount for kind, _ in self._chosen if kind.uid == uid]
 
     def share(self, uid: int) -> float:
         """What a user has had lately."""
@@ -80,31 +85,33 @@ class _Plan:
         more = self._of_user(kind.uid)
         if beside is not None and beside.uid == kind.uid:
             more.append(beside.amount)
-        return self._rules.limits.broken(running + len(more), sum(more, has), kind.amount)
+        for amount in more:
+            has = has.plus(amount)
+        return self._rules.limits.broken(running + len(more), has, kind.amount)
 
     def is_feasible(self, kind: Kind) -> bool:
         """Whether the node has so much by now."""
-        return kind.amount.fits(self._holdings.capacity)
+        return self._holdings.all.fits(kind.amount)
 
     @property
     def full(self) -> str | None:
         """Why none can start at all."""
         return self._rules.limits.full(len(self._holdings) + len(self._chosen))
 
-    def take(self, kind: Kind) -> None:
-        self.free -= kind.amount
-        self._chosen.append(kind)
+    def take(self, kind: Kind, grant: Grant) -> None:
+        self.free = self.free.take(grant)
+        self._chosen.append((kind, grant))
 
     def reserve(self, asked: Amount) -> Reservation:
         chosen = [
-            (self._now + kind.longest, kind.amount) for kind in self._chosen if kind.longest is not None
+            (self._now + kind.longest, grant) for kind, grant in self._chosen if kind.longest is not None
         ]
         ends = heapq.merge(self._holdings.ends(), sorted(chosen, key=_end), key=_end)
         return reservation(asked, self.free, ends)
 
 
 def _startable(
-    pending: Pending, plan: _Plan, rules: Rules, chosen: Container[int] = ()
+    pending: Pending, plan: Plan, rules: Rules, chosen: Container[int] = ()
 ) -> Iterator[tuple[int, Kind]]:
     """In turn, those that may start once there is room."""
     passed: Counter[int] = Counter()
@@ -118,17 +125,21 @@ def _startable(
             enough.add(kind.uid)
 
 
-def _end(entry: tuple[int, Amount]) -> int:
+def _end(entry: tuple[int, Grant]) -> int:
     return entry[0]
 
 
-def choose(pending: Pending, holdings: Holdings, rules: Rules, now: int, most: int) -> list[int]:
-    """The jobs that start now, `most` of them at most. `now` is in microseconds of CLOCK_MONOTONIC.
+def choose(
+    pending: Pending, holdings: Holdings, rules: Rules, now: int, most: int
+) -> dict[int, tuple[Share, ...]]:
+    """The jobs that start now, `most` of them at most, and which devices each gets.
+
+    `now` is in microseconds of CLOCK_MONOTONIC.
 
     One that asks for more than the node has by now, or whose user has enough, holds up nobody.
     """
-    chosen: dict[int, None] = {}
-    plan = _Plan(holdings, rules, now)
+    chosen: dict[int, tuple[Share, ...]] = {}
+    plan = Plan(holdings, rules, now)
     head: Kind | None = None
     reserved: Reservation | None = None
     looks = rules.looks
@@ -139,19 +150,22 @@ def choose(pending: Pending, holdings: Holdings, rules: Rules, now: int, most: i
             if not looks:
                 break
             looks -= 1
-        if not kind.amount.fits(plan.free):
+        if not plan.free.fits(kind.amount):
             head = head or kind
             continue
+        shares = plan.free.pick(kind.amount) or ()
+        grant = Grant(kind.amount, shares)
         if head is not None:
             reserved = reserved or plan.reserve(head.amount)
             if not _ends_by(reserved, kind, now):
                 # What it takes, of the node and of what its user may have, the head has to do without.
-                if not kind.amount.fits(reserved.left) or plan.broken(head, kind):
+                without = reserved.without(grant, head.amount)
+                if without is None or plan.broken(head, kind):
                     continue
-                reserved = replace(reserved, left=reserved.left - kind.amount)
-        plan.take(kind)
-        chosen[job_id] = None
-    return [*chosen]
+                reserved = without
+        plan.take(kind, grant)
+        chosen[job_id] = shares
+    return chosen
 
 
 def _ends_by(reserved: Reservation, kind: Kind, now: int) -> bool:
@@ -169,57 +183,7 @@ class Outlook:
 
 def outlook(pending: Pending, holdings: Holdings, rules: Rules, now: int) -> Outlook:
     """As it is once all that can start has started."""
-    plan = _Plan(holdings, rules, now)
+    plan = Plan(holdings, rules, now)
     for job_id, kind in _startable(pending, plan, rules):
-        return Outlook(job_id, None if kind.amount.fits(plan.free) else plan.reserve(kind.amount))
+        return Outlook(job_id, None if plan.free.fits(kind.amount) else plan.reserve(kind.amount))
     return Outlook()
-
-
-def why_waiting(job: Job, seen: Outlook, holdings: Holdings, rules: Rules, now: int) -> Reason:
-    """What a pending job waits for."""
-    kind = kind_of(job)
-    capacity = holdings.capacity
-    if not kind.amount.fits(capacity):
-        have = describe(capacity)
-        text = f"Asks for more than jobs may have here by now, {have}: cancel it, or wait for more."
-        return Reason("resources", text)
-    plan = _Plan(holdings, rules, now)
-    limited = plan.broken(kind) or plan.full
-    if limited is not None:
-        return Reason("limits", limited)
-    soon = ""
-    # What is past that moment doesn't end though it was killed: nobody knows when it will.
-    if seen.reserved is not None and seen.reserved.at is not None and seen.reserved.at > now:
-        soon = format_duration(-((now - seen.reserved.at) // 1_000_000))
-    if seen.head not in (None, job.id):
-        when = f", which can start in {soon} at the latest" if soon else ""
-        return Reason("resources", f"Waits behind job {seen.head}, the head of the queue{when}.")
-    when = f" It can start in {soon} at the latest." if soon else ""
-    return Reason("resources", _lacks(kind.amount, holdings) + when)
-
-
-def _lacks(asked: Amount, holdings: Holdings) -> str:
-    """What isn't free of what is asked for."""
-    capacity = holdings.capacity
-    left = Amount(max(holdings.free.cpus, 0), max(holdings.free.memory, 0))
-    if asked.cpus > left.cpus:
-        of_all = f"{format_cpus(left.cpus)} of the node's {format_cpus(capacity.cpus)}"
-        return f"Waits for CPUs: asks for {format_cpus(asked.cpus)}; {of_all} are free."
-    if asked.memory > left.memory:
-        of_all = f"{format_memory(left.memory)} of the node's {format_memory(capacity.memory)}"
-        return f"Waits for memory: asks for {format_memory(asked.memory)}; {of_all} is free."
-    return "Is about to start."
-
-
-def refuse_infeasible(asked: Amount, capacity: Amount) -> None:
-    """Raise Refused for a job that this node can never run."""
-    if asked.fits(capacity):
-        return
-    said = f"--memory {format_memory(asked.memory)}"
-    if asked.cpus > capacity.cpus:
-        said = f"--cpus {format_cpus(asked.cpus)}"
-    raise Refused(
-        f"{said} is more than this node has.",
-        f"It has {describe(capacity)}; ask for no more than that.",
-        code="infeasible",
-    )

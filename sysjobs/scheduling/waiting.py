@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from sysjobs.devices import Share
 from sysjobs.errors import Refused, Unavailable
 from sysjobs.events import Event
 from sysjobs.jobs import Job, Reason, Status
 from sysjobs.payload import NewJob
 from sysjobs.ports import Clock, Room
-from sysjobs.scheduling import backfill
+from sysjobs.scheduling import backfill, explain
 from sysjobs.scheduling.backfill import Outlook, Rules
 from sysjobs.scheduling.deferred import Deferred, LookUp
 from sysjobs.scheduling.holdings import Holdings
@@ -108,7 +109,7 @@ class Waiting:
 
     def admit(self, new: NewJob, holdings: Holdings) -> None:
         """Raise Refused for one that can't be here, Unavailable where there is no room."""
-        backfill.refuse_infeasible(new.amount, holdings.capacity)
+        explain.refuse_infeasible(new.amount, holdings.capacity)
         self.rules.limits.refuse_amount(new.amount)
         self.rules.limits.refuse_priority(new.priority, new.uid)
         if (short := self._room.to_submit()) is not None:
@@ -128,8 +129,8 @@ class Waiting:
         """How many of them are this user's."""
         return self._pending.of_user(uid) + self._deferred.of_user(uid)
 
-    def choose(self, holdings: Holdings) -> list[Job]:
-        """Those that start now."""
+    def choose(self, holdings: Holdings) -> list[tuple[Job, tuple[Share, ...]]]:
+        """Those that start now, and which devices each gets."""
         now = self._clock.monotonic()
         if self.rules.shares is not None:
             # After each change of what they hold the queue comes here.
@@ -137,12 +138,12 @@ class Waiting:
         if now < self._again_at or self.drain is not None:
             return []
         self._again_at, self.obstacle = 0, None
-        ids = backfill.choose(self._pending, holdings, self.rules, now, STARTS_AT_ONCE)
-        if ids and (short := self._room.to_start()) is not None:
+        shares = backfill.choose(self._pending, holdings, self.rules, now, STARTS_AT_ONCE)
+        if shares and (short := self._room.to_start()) is not None:
             self.postpone(Reason("no-room", f"{short} Jobs start once there is room."))
             return []
-        chosen = [self._jobs[job_id] for job_id in ids]
-        for job in chosen:
+        chosen = [(self._jobs[job_id], got) for job_id, got in shares.items()]
+        for job, _ in chosen:
             self.discard(job)
         return chosen
 
@@ -165,9 +166,9 @@ class Waiting:
             return self._deferred.why(job, self._clock.now())
         if self.drain is not None:
             return self.drain.why()
-        if self.obstacle is not None and job.amount.fits(holdings.capacity):
+        if self.obstacle is not None and holdings.all.fits(job.amount):
             return self.obstacle
         now = self._clock.monotonic()
         if self._seen is None or self._seen[0] != holdings.version:
             self._seen = (holdings.version, backfill.outlook(self._pending, holdings, self.rules, now))
-        return backfill.why_waiting(job, self._seen[1], holdings, self.rules, now)
+        return explain.why_waiting(job, self._seen[1], holdings, self.rules, now)

@@ -15,6 +15,7 @@ from sysjobs.conditions import dump_dependencies
 from sysjobs.jobs import UNFINISHED, Job, Status
 from sysjobs.payload import NewJob, Payload, dump_payload
 from sysjobs.ports import RowDamaged, RowRefused
+from sysjobs.resources import dump_others
 from sysjobs.scheduling.fairshare import Use
 from sysjobs.store import reserve, rows
 from sysjobs.store.database import connect, queries
@@ -111,6 +112,12 @@ class Store:
             "environment_id": self._environment(payload.environment),
             "cpus": new.amount.cpus,
             "memory": new.amount.memory,
+            "gpus": new.amount.gpus,
+            "gpu_model": new.amount.model,
+            "others": dump_others(new.amount.others),
+            "hard_cpus": new.hard_cpus,
+            "notice_signal": new.notice and new.notice.signal,
+            "notice_before": new.notice and new.notice.before,
             "has_setup": payload.setup is not None,
             "time_limit": new.time_limit,
             "grace": new.grace,
@@ -137,6 +144,8 @@ class Store:
             priority=new.priority,
             conditions=new.conditions,
             hold=new.hold,
+            hard_cpus=new.hard_cpus,
+            notice=new.notice,
             status=new.status,
         )
 

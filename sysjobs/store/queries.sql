@@ -10,10 +10,12 @@ SELECT id FROM jobs WHERE uid = :uid AND key = :key
 -- name: add_job
 INSERT INTO jobs (
     uid, gid, user, name, key, payload, environment_id, cpus, memory, has_setup, time_limit, grace,
-    submitted_at, priority, begin_at, dependencies, held_uid, held_user, status
+    submitted_at, priority, begin_at, dependencies, held_uid, held_user, status,
+    gpus, gpu_model, others, hard_cpus, notice_signal, notice_before
 ) VALUES (
     :uid, :gid, :user, :name, :key, :payload, :environment_id, :cpus, :memory, :has_setup, :time_limit, :grace,
-    :submitted_at, :priority, :begin_at, :dependencies, :held_uid, :held_user, :status
+    :submitted_at, :priority, :begin_at, :dependencies, :held_uid, :held_user, :status,
+    :gpus, :gpu_model, :others, :hard_cpus, :notice_signal, :notice_before
 ) RETURNING id
 
 -- name: begin_ids
@@ -34,7 +36,7 @@ UPDATE jobs SET
     setup_exit_code = :setup_exit_code, setup_signal = :setup_signal, setup_dumped = :setup_dumped,
     cancel_uid = :cancel_uid, cancel_user = :cancel_user, cancel_reason = :cancel_reason,
     cancel_at = :cancel_at, cancel_grace = :cancel_grace, timed_out = :timed_out, kill_at = :kill_at,
-    peak_memory = :peak_memory, held_uid = :held_uid, held_user = :held_user
+    peak_memory = :peak_memory, held_uid = :held_uid, held_user = :held_user, devices = :devices, noticed = :noticed
 WHERE id = :id
 
 -- name: payload

@@ -6,10 +6,11 @@ import sqlite3
 from typing import Any
 
 from sysjobs.conditions import Conditions, Hold, load_dependencies
-from sysjobs.jobs import Cancellation, Exit, Job, Reason, Status
+from sysjobs.devices import dump_shares, load_shares
+from sysjobs.jobs import Cancellation, Exit, Job, Notice, Reason, Status
 from sysjobs.payload import Payload, load_payload
 from sysjobs.ports import RowDamaged
-from sysjobs.resources import Amount
+from sysjobs.resources import Amount, load_others
 
 _TYPES: dict[str, type] = {"INTEGER": int, "TEXT": str, "REAL": float, "BLOB": bytes}
 
@@ -58,6 +59,7 @@ _TOGETHER = (
     ("boot_id", "shard", "started_at"),
     ("cancel_at", "cancel_uid", "cancel_user", "cancel_reason", "cancel_grace"),
     ("held_uid", "held_user"),
+    ("notice_signal", "notice_before"),
 )
 
 
@@ -69,7 +71,13 @@ def _job(row: dict[str, Any]) -> Job:
         gid=row["gid"],
         user=row["user"],
         name=row["name"],
-        amount=Amount(row["cpus"], row["memory"]),
+        amount=Amount(
+            row["cpus"],
+            row["memory"],
+            row.get("gpus", 0),
+            row.get("gpu_model", ""),
+            load_others(row.get("others")),
+        ),
         has_setup=bool(row["has_setup"]),
         time_limit=row["time_limit"],
         grace=row["grace"],
@@ -81,6 +89,7 @@ def _job(row: dict[str, Any]) -> Job:
         shard=row["shard"],
         started_at=row["started_at"],
         deadline=row["deadline"],
+        shares=load_shares(row.get("devices")),
         invocation_id=row["invocation_id"],
         running_at=row["running_at"],
         ended_at=row["ended_at"],
@@ -97,6 +106,11 @@ def _job(row: dict[str, Any]) -> Job:
         if cancelled
         else None,
         timed_out=bool(row["timed_out"]),
+        hard_cpus=bool(row.get("hard_cpus")),
+        notice=None
+        if row.get("notice_signal") is None
+        else Notice(row["notice_signal"], row["notice_before"]),
+        noticed=bool(row.get("noticed")),
         kill_at=row["kill_at"],
     )
 
@@ -135,6 +149,7 @@ def changeable(job: Job) -> dict[str, object]:
         "shard": job.shard,
         "started_at": job.started_at,
         "deadline": job.deadline,
+        "devices": dump_shares(job.shares),
         "invocation_id": job.invocation_id,
         "running_at": job.running_at,
         "ended_at": job.ended_at,
@@ -152,6 +167,7 @@ def changeable(job: Job) -> dict[str, object]:
         "cancel_grace": cancellation and cancellation.grace,
         "timed_out": job.timed_out,
         "kill_at": job.kill_at,
+        "noticed": job.noticed,
         "held_uid": job.hold and job.hold.uid,
         "held_user": job.hold and job.hold.user,
     }

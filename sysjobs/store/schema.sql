@@ -61,6 +61,18 @@ CREATE TABLE jobs (
     dependencies TEXT CHECK (dependencies IS NULL OR json_valid(dependencies)),
     held_uid INTEGER CHECK (held_uid IS NULL OR status = 'INIT'),
     held_user TEXT CHECK ((held_uid IS NULL) = (held_user IS NULL)),
+    -- Devices in thousandths, of a model or of any; what the settings name, as JSON {name: count}.
+    gpus INTEGER NOT NULL DEFAULT 0 CHECK (gpus >= 0),
+    gpu_model TEXT NOT NULL DEFAULT '',
+    others TEXT CHECK (others IS NULL OR json_valid(others)),
+    -- What the launch gave it of which device, as JSON [[name, thousandths], ...].
+    devices TEXT CHECK (devices IS NULL OR json_valid(devices)),
+    -- Whether it gets no more than its CPUs though others are idle.
+    hard_cpus INTEGER NOT NULL DEFAULT 0 CHECK (hard_cpus IN (0, 1)),
+    -- A signal so many seconds before its time limit, and whether it has got that.
+    notice_signal INTEGER CHECK (notice_signal BETWEEN 1 AND 64),
+    notice_before REAL CHECK ((notice_before IS NULL) = (notice_signal IS NULL)),
+    noticed INTEGER NOT NULL DEFAULT 0 CHECK (noticed IN (0, 1)),
 
     CHECK ((reason_code IS NULL) = (reason IS NULL)),
     CHECK ((ended_at IS NOT NULL) = (status NOT IN ('INIT', 'PENDING', 'SETTING_UP', 'RUNNING'))),

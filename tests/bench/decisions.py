@@ -20,9 +20,10 @@ from sysjobs.resources import Amount
 from sysjobs.scheduling.backfill import Rules, choose
 from sysjobs.scheduling.holdings import Holdings
 from sysjobs.scheduling.pending import Pending
+from sysjobs.scheduling.pool import Capacity
 from tests.models import queued
 
-NODE = Amount(64_000, 256 << 30)
+NODE = Capacity(64_000, 256 << 30)
 RUNNING = 200
 LENGTHS = (1_000, 10_000, 100_000)
 ROUNDS = 31
@@ -46,7 +47,7 @@ def full_node() -> Holdings:
 
 def queue(length: int, amount: Callable[[int], Amount]) -> Pending:
     pending, plain = Pending(), queued()
-    pending.add(replace(plain, id=1, amount=NODE))
+    pending.add(replace(plain, id=1, amount=Amount(NODE.cpus, NODE.memory)))
     for number in range(2, length + 1):
         limit = None if number % 3 else float(60 * (1 + number % 7))
         pending.add(replace(plain, id=number, amount=amount(number), time_limit=limit))

@@ -1,0 +1,96 @@
+"""Why a job waits, and why another one can never start here, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sysjobs.devices import WHOLE, format_gpus, is_model
+from sysjobs.errors import Refused
+from sysjobs.jobs import Job, Reason
+from sysjobs.resources import Amount, format_cpus, format_duration, format_memory
+from sysjobs.scheduling.backfill import Outlook, Plan, Rules
+from sysjobs.scheduling.holdings import Holdings
+from sysjobs.scheduling.pending import kind_of
+from sysjobs.scheduling.pool import Capacity, Pool, all_of
+
+
+def why_waiting(job: Job, seen: Outlook, holdings: Holdings, rules: Rules, now: int) -> Reason:
+    """What a pending job waits for."""
+    kind = kind_of(job)
+    if not holdings.all.fits(kind.amount):
+        have = describe(holdings.capacity)
+        text = f"Asks for more than jobs may have here by now, {have}: cancel it, or wait for more."
+        return Reason("resources", text)
+    plan = Plan(holdings, rules, now)
+    limited = plan.broken(kind) or plan.full
+    if limited is not None:
+        return Reason("limits", limited)
+    soon = ""
+    # What is past that moment doesn't end though it was killed: nobody knows when it will.
+    if seen.reserved is not None and seen.reserved.at is not None and seen.reserved.at > now:
+        soon = format_duration(-((now - seen.reserved.at) // 1_000_000))
+    if seen.head not in (None, job.id):
+        when = f", which can start in {soon} at the latest" if soon else ""
+        return Reason("resources", f"Waits behind job {seen.head}, the head of the queue{when}.")
+    when = f" It can start in {soon} at the latest." if soon else ""
+    lacks = next(_lacks(kind.amount, holdings.free, holdings.all), "Is about to start.")
+    return Reason("resources", lacks + when)
+
+
+def _lacks(asked: Amount, free: Pool, whole: Pool) -> Iterator[str]:
+    """What isn't free of what is asked for."""
+    if asked.cpus > max(free.cpus, 0):
+        of_all = f"{format_cpus(max(free.cpus, 0))} of the node's {format_cpus(whole.cpus)}"
+        yield f"Waits for CPUs: asks for {format_cpus(asked.cpus)}; {of_all} are free."
+    if asked.memory > max(free.memory, 0):
+        of_all = f"{format_memory(max(free.memory, 0))} of the node's {format_memory(whole.memory)}"
+        yield f"Waits for memory: asks for {format_memory(asked.memory)}; {of_all} is free."
+    if asked.gpus and free.pick(asked) is None:
+        yield _lacks_gpus(asked, free, whole)
+    for name, count in asked.others:
+        if count > (left := max(free.others.get(name, 0), 0)):
+            yield f"Waits for {name}: asks for {count}; {left} of the node's {whole.others[name]} are free."
+
+
+def _lacks_gpus(asked: Amount, free: Pool, whole: Pool) -> str:
+    what, (_, _, left) = (
+        format_gpus(asked.gpus, asked.model),
+        free.has(Amount(gpus=asked.gpus, model=asked.model)),
+    )
+    if asked.gpus < WHOLE:
+        return f"Waits for a GPU: asks for {what}; {format_gpus(left)} is the most that is free of one."
+    fitting = sum(is_model(asked.model, device.model) for device in whole.devices)
+    return f"Waits for GPUs: asks for {what}; {format_gpus(left)} of the node's {fitting} are free."
+
+
+def refuse_infeasible(asked: Amount, capacity: Capacity) -> None:
+    """Raise Refused for a job that this node can never run."""
+    if all_of(capacity).fits(asked):
+        return
+    said = f"--memory {format_memory(asked.memory)}"
+    if asked.cpus > capacity.cpus:
+        said = f"--cpus {format_cpus(asked.cpus)}"
+    elif asked.memory <= capacity.memory:
+        said = _what_else(asked, capacity)
+    raise Refused(
+        f"{said} is more than this node has.",
+        f"It has {describe(capacity)}; ask for no more than that.",
+        code="infeasible",
+    )
+
+
+def _what_else(asked: Amount, capacity: Capacity) -> str:
+    if asked.gpus and all_of(capacity).pick(asked) is None:
+        return f"--gpus {format_gpus(asked.gpus, asked.model)}"
+    name, count = next((name, count) for name, count in asked.others if count > capacity.others.get(name, 0))
+    return f"--resource {name}={count}"
+
+
+def describe(capacity: Capacity) -> str:
+    """'2 CPUs, 4G of memory, 1 NVIDIA L4 and 3 of licence'."""
+    plural = "" if capacity.cpus == 1000 else "s"
+    parts = [f"{format_cpus(capacity.cpus)} CPU{plural}", f"{format_memory(capacity.memory)} of memory"]
+    models = [device.model for device in capacity.devices]
+    parts += [f"{models.count(model)} {model}" for model in dict.fromkeys(models)]
+    parts += [f"{count} of {name}" for name, count in capacity.others.items()]
+    return f"{', '.join(parts[:-1])} and {parts[-1]}"

@@ -1,0 +1,135 @@
+"""What a node has for jobs, and what of it is free: exact, and which devices one would get.
+
+Of a device a job gets a part, or the whole. A part comes from the device that has the least left but enough,
+so that the most stay whole. Several whole ones are of one model: of that which has the fewest but enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from sysjobs.devices import WHOLE, Device, Share, is_model
+from sysjobs.resources import Amount
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """All that jobs may have together: CPUs in thousandths, memory in bytes, devices, others by name.
+
+    `out_of_use` are devices that nobody may have, and why.
+    """
+
+    cpus: int
+    memory: int
+    devices: tuple[Device, ...] = ()
+    others: Mapping[str, int] = field(default_factory=dict)
+    out_of_use: tuple[tuple[Device, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What a job holds: what it asked for, and which devices it got for that."""
+
+    amount: Amount
+    shares: tuple[Share, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """What is free. Of CPUs and memory it may be less than nothing, where the capacity was lowered."""
+
+    cpus: int
+    memory: int
+    devices: tuple[Device, ...] = ()
+    # What is free of each device, by its name; of others, by theirs.
+    parts: Mapping[str, int] = field(default_factory=dict)
+    others: Mapping[str, int] = field(default_factory=dict)
+
+    def fits(self, asked: Amount) -> bool:
+        """Whether there is so much; what isn't asked for isn't missed."""
+        if asked.cpus > max(self.cpus, 0) or asked.memory > max(self.memory, 0):
+            return False
+        if any(count > self.others.get(name, 0) for name, count in asked.others):
+            return False
+        return not asked.gpus or self.pick(asked) is not None
+
+    def pick(self, asked: Amount) -> tuple[Share, ...] | None:
+        """Which devices it would get; None where there aren't enough."""
+        if not asked.gpus:
+            return ()
+        if asked.gpus < WHOLE:
+            parts = [(free, name) for free, name in self._parts(asked.model) if free >= asked.gpus]
+            # Of those alike the first: names aren't compared.
+            name = min(parts, key=_first, default=(0, ""))[1]
+            return (Share(name, asked.gpus),) if name else None
+        whole = [names for names in self._whole(asked.model) if len(names) * WHOLE >= asked.gpus]
+        if not whole:
+            return None
+        return tuple(Share(name, WHOLE) for name in min(whole, key=len)[: asked.gpus // WHOLE])
+
+    def has(self, asked: Amount) -> tuple[int, ...]:
+        """How much there is of what is asked for, each kind for itself."""
+        gpus = 0
+        if asked.gpus >= WHOLE:
+            gpus = WHOLE * max(map(len, self._whole(asked.model)), default=0)
+        elif asked.gpus:
+            gpus = max((free for free, _ in self._parts(asked.model)), default=0)
+        return (
+            min(max(self.cpus, 0), asked.cpus),
+            min(max(self.memory, 0), asked.memory),
+            min(gpus, asked.gpus),
+            *(min(max(self.others.get(name, 0), 0), count) for name, count in asked.others),
+        )
+
+    def _parts(self, model: str) -> Iterable[tuple[int, str]]:
+        return (
+            (self.parts[device.name], device.name) for device in self.devices if is_model(model, device.model)
+        )
+
+    def _whole(self, model: str) -> Iterable[list[str]]:
+        """The names of devices that are all free, those of each model together."""
+        found: dict[str, list[str]] = {}
+        for device in self.devices:
+            if self.parts[device.name] == WHOLE and is_model(model, device.model):
+                found.setdefault(device.model, []).append(device.name)
+        return found.values()
+
+    def take(self, grant: Grant) -> Pool:
+        return self._change(grant, -1)
+
+    def give(self, grant: Grant) -> Pool:
+        return self._change(grant, 1)
+
+    def _change(self, grant: Grant, sign: int) -> Pool:
+        amount, parts, others = grant.amount, self.parts, self.others
+        if grant.shares:
+            # One that has vanished is nobody's any more.
+            changes = {share.device: sign * share.amount for share in grant.shares if share.device in parts}
+            parts = {**parts, **{name: parts[name] + change for name, change in changes.items()}}
+        if amount.others:
+            # Nor one that the settings name no more.
+            changes = {name: sign * count for name, count in amount.others if name in others}
+            others = {**others, **{name: others[name] + change for name, change in changes.items()}}
+        return replace(
+            self,
+            cpus=self.cpus + sign * amount.cpus,
+            memory=self.memory + sign * amount.memory,
+            parts=parts,
+            others=others,
+        )
+
+
+def _first(entry: tuple[int, str]) -> int:
+    return entry[0]
+
+
+def all_of(capacity: Capacity) -> Pool:
+    """The pool of a node that nobody has anything of."""
+    return Pool(
+        capacity.cpus,
+        capacity.memory,
+        capacity.devices,
+        {device.name: WHOLE for device in capacity.devices},
+        capacity.others,
+    )
