@@ -11,9 +11,10 @@ from pathlib import Path
 import psutil
 
 from sysjobs.config import Settings
-from sysjobs.devices import Access, Device, Vendor
+from sysjobs.devices import WHOLE, Access, Device, Vendor
 from sysjobs.errors import ConfigError
 from sysjobs.gpus import find_gpus
+from sysjobs.resources import format_cpus
 from sysjobs.scheduling.explain import describe
 from sysjobs.scheduling.pool import Capacity
 
@@ -43,12 +44,27 @@ def inventory(settings: Settings, root: Path = Path("/")) -> Inventory:
             f"{describe(Capacity(settings.reserve_cpus, settings.reserve_memory))}.",
             "Reserve less.",
         )
+    if settings.pin_cpus:
+        left = _pinned(left)
     devices = find_gpus(root) if settings.gpus is None else settings.gpus
     wrong = [(device, why) for device in devices if (why := _out_of_use(device, settings, root)) is not None]
     usable = tuple(device for device in devices if device not in dict(wrong))
     return Inventory(
         replace(left, devices=usable, others=settings.others, out_of_use=tuple(wrong)), _access(devices, root)
     )
+
+
+def _pinned(left: Capacity) -> Capacity:
+    """As many whole CPUs, the last ones: the first has most to do for devices."""
+    there = sorted(os.sched_getaffinity(0))
+    if left.cpus > WHOLE * len(there) or left.cpus < WHOLE:
+        raise ConfigError(
+            f"pin-cpus keeps each job to CPUs of its own, and there are {len(there)}; the settings have "
+            f"{format_cpus(left.cpus)} for jobs.",
+            "Have at least one for jobs and no more than there are, or set pin-cpus = false.",
+        )
+    cores = tuple(there[-(left.cpus // WHOLE) :])
+    return replace(left, cpus=WHOLE * len(cores), cores=cores)
 
 
 def _out_of_use(device: Device, settings: Settings, root: Path) -> str | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from sysjobs.devices import MAX_DEVICES, Device, Vendor
+from sysjobs.devices import MAX_DEVICES, Device, Vendor, core_number
 from sysjobs.errors import ConfigError, SysjobsError
 from sysjobs.limits import Limits
 from sysjobs.resources import MAX_COUNT, MAX_PRIORITY, parse_cpus, parse_duration, parse_memory
@@ -73,6 +73,7 @@ class Settings:
     reserve_cpus: int = 0
     reserve_memory: int = 0
     reserve_gpus: tuple[str, ...] = ()
+    pin_cpus: bool = False
     grace: float = 30.0
     keep_failed: int = 20
     fair_share_half_life: float | None = None
@@ -95,6 +96,12 @@ def _count(most: int) -> Callable[[object, str], int]:
         return value
 
     return read
+
+
+def _flag(value: object, key: str) -> bool:
+    if not isinstance(value, bool):
+        raise ConfigError(f"{key} is {value!r}.", "It can be true or false.")
+    return value
 
 
 def _names(value: object, key: str) -> tuple[str, ...]:
@@ -139,6 +146,7 @@ _KEYS: dict[str, dict[str, tuple[str, Callable[[object, str], Any]]]] = {
         "reserve-cpus": ("reserve_cpus", _text(parse_cpus)),
         "reserve-memory": ("reserve_memory", _text(parse_memory)),
         "reserve-gpus": ("reserve_gpus", _names),
+        "pin-cpus": ("pin_cpus", _flag),
     },
     "jobs": {
         "grace": ("grace", _text(parse_duration)),
@@ -268,6 +276,8 @@ def _gpus(source: _Source, entries: object) -> tuple[Device, ...]:
         fields: dict[str, Any] = {"name": f"gpu{number}", **source.read(_GPU, entry)}
         if "model" not in fields:
             raise ConfigError(f"{source.place()}: one of [[gpus]] has no model.", 'Give one, such as "L4".')
+        if core_number(fields["name"]) is not None:
+            raise ConfigError(f"{source.place()}: a GPU can't be called {fields['name']!r}.", "CPUs are.")
         devices.append(Device(**fields))
     for name, values in (
         ("name", [each.name for each in devices]),

@@ -22,6 +22,20 @@ _ASKED = re.compile(
 )
 
 
+_CORE = re.compile(r"cpu(\d{1,6})", re.ASCII)
+
+
+def core_name(number: int) -> str:
+    """What a CPU is called that jobs are kept to."""
+    return f"cpu{number}"
+
+
+def core_number(name: str) -> int | None:
+    """The CPU of this name; None for another device."""
+    match = _CORE.fullmatch(name)
+    return int(match[1]) if match else None
+
+
 class Vendor(StrEnum):
     """Whose it is, which is how a program is told which ones are its own."""
 
@@ -147,7 +161,7 @@ class Access:
         """What a job with these shares may open; None: everything. Raises KeyError for one that is gone."""
         if not self.devices:
             return None
-        mine = [self.devices[share.device] for share in shares]
+        mine = [self.devices[share.device] for share in shares if core_number(share.device) is None]
         shared = [node for vendor in {device.vendor: None for device in mine} for node in self.shared[vendor]]
         return (*self.rest, *shared, *(node for device in mine for node in device.nodes))
 
@@ -157,9 +171,8 @@ class Access:
         return tuple((_VARIABLES[vendor], self._visible(vendor, shares).encode()) for vendor in vendors)
 
     def _visible(self, vendor: Vendor, shares: tuple[Share, ...]) -> str:
-        mine = [
-            self.devices[share.device].uuid for share in shares if self.devices[share.device].vendor is vendor
-        ]
+        got = [self.devices[share.device] for share in shares if core_number(share.device) is None]
+        mine = [device.uuid for device in got if device.vendor is vendor]
         # Of those that it may open a program counts from 0.
         return ",".join(mine if all(mine) else map(str, range(len(mine))))
 

@@ -91,6 +91,11 @@ def unit(node: Machine, job: int, name: str) -> str:
     return node.run(["systemctl", "show", "-P", name, f"sysjobs-{job}"]).stdout.decode().strip()
 
 
+def put_settings(node: Machine, text: str) -> None:
+    node.put(SETTINGS, text.encode())
+    node.run(["systemctl", "reload", DAEMON])
+
+
 def cgroup(node: Machine, job: int) -> str:
     path = unit(node, job, "ControlGroup")
     assert path.endswith(f"/sysjobs-{job}.service"), path

@@ -41,6 +41,7 @@ READ = [
     ),
     ("[order]\nfair-share-half-life = '7d'\n", Settings(fair_share_half_life=7 * 86400.0)),
     ("[node]\nreserve-gpus = ['gpu0']\n", Settings(reserve_gpus=("gpu0",))),
+    ("[node]\npin-cpus = true\n", Settings(pin_cpus=True)),
     ("[resources]\nlicence = 3\nseat = 0\n", Settings(others={"licence": 3, "seat": 0})),
     ("gpus = []\n", Settings(gpus=())),
     (
@@ -95,7 +96,7 @@ WRONG = [
     (
         "[node]\ncpu = 4\n",
         2,
-        "[node] has no setting 'cpu'. It has cpus, memory, reserve-cpus, reserve-memory, reserve-gpus.",
+        "[node] has no setting 'cpu'. It has cpus, memory, reserve-cpus, reserve-memory, reserve-gpus,",
     ),
     (
         "\n\n[nodes]\ncpus = 4\n",
@@ -121,6 +122,8 @@ WRONG = [
         1,
         "two of [[gpus]] have the name 'a'.",
     ),
+    ("[[gpus]]\nmodel = 'L4'\nname = 'cpu7'\n", 1, "a GPU can't be called 'cpu7'."),
+    ("[node]\npin-cpus = 1\n", 2, "pin-cpus is 1. It can be true or false."),
     ("gpus = 4\n", 1, "gpus isn't a list of tables. Write [[gpus]] above each."),
     ("[node]\nreserve-gpus = 1\n", 2, "reserve-gpus is 1, not a list of texts."),
     ("cpus = 4\n", 1, f"there are no settings 'cpus'. {TABLES}"),

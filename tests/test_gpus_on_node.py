@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.admin_on_node import DAEMON, SETTINGS, Place, kill_daemon, place
+from tests.admin_on_node import DAEMON, SETTINGS, Place, kill_daemon, place, put_settings
 from tests.node import Node
 
 NODES = [f"/dev/gpu{number}" for number in range(4)]
@@ -25,11 +25,6 @@ HOLDS = "touch up.$SYSJOBS_JOB_ID; until [ -e go ]; do sleep 0.05; done"
 OPENS = f"for node in {' '.join(NODES)}; do (exec 3<>$node) 2>/dev/null && echo $node; done; :"
 
 
-def put(node: Node, text: str) -> None:
-    node.put(SETTINGS, text.encode())
-    node.run(["systemctl", "reload", DAEMON])
-
-
 @pytest.fixture(scope="module")
 def devices(node: Node) -> Iterator[None]:
     """Terminals by other names: they can be opened though there is nothing behind them."""
@@ -37,7 +32,7 @@ def devices(node: Node) -> Iterator[None]:
         node.run(["mknod", "-m", "666", path, "c", "4", str(40 + number)])
     # /dev/fuse.
     node.run(["mknod", "-m", "666", ODD, "c", "10", "229"])
-    put(node, DESCRIBED)
+    put_settings(node, DESCRIBED)
     yield
     node.sh(f"rm -f {SETTINGS} {' '.join(NODES)} {ODD}; systemctl reload {DAEMON}")
 
@@ -141,7 +136,7 @@ def test_a_device_that_vanishes_is_out_of_use_and_comes_back(node: Node, alice: 
 
 def test_reserved_devices_and_limits_of_users(node: Node, alice: Place) -> None:
     limits = '[node]\ncpus = 100\nreserve-gpus = ["GPU-0", "0000:03:00.0"]\n[limits]\ngpus-per-user = 1.5\n'
-    put(node, limits + GPUS)
+    put_settings(node, limits + GPUS)
     assert shares(alice, hold(alice, "1")) == {"1": 1}
     waits = alice.submit("--gpus", "1", "--cpus", "0.1", "true")
     why = "they have 1 of the 1.5 GPUs that a user may have at once (gpus-per-user in [limits])."
@@ -149,7 +144,7 @@ def test_reserved_devices_and_limits_of_users(node: Node, alice: Place) -> None:
     refused = alice.run("submit", "--gpus", "2", "true", check=False)
     assert b"--gpus 2 is more than the 1.5 that a user may have at once." in refused.stderr
     assert "out of use: reserved by the settings" in alice.run("node").stdout.decode()
-    put(node, DESCRIBED)
+    put_settings(node, DESCRIBED)
 
 
 def test_resources_of_the_settings(alice: Place) -> None:
@@ -180,7 +175,7 @@ REFUSED = [
     (["--signal", "USR9@60", "-t", "1h"], 2, "--signal 'USR9@60' is not a signal and a time before"),
     (
         ["--signal", "USR1", "-t", "1h"],
-        1,
+        2,
         "--signal 'USR1' is not a signal and a time before the time limit.",
     ),
     (["--signal", "USR1@x", "-t", "1h"], 2, "--signal 'x' is not a duration."),

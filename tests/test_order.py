@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.admin_on_node import DAEMON, SETTINGS, Place, place
+from tests.admin_on_node import DAEMON, SETTINGS, Place, place, put_settings
 from tests.node import Node
 from tests.queue_on_node import QueueOnNode
 
@@ -30,11 +30,6 @@ def settings(node: Node) -> Iterator[None]:
 
 def set_limits(node: Node, text: str) -> None:
     put_settings(node, f"[limits]\n{text}\n")
-
-
-def put_settings(node: Node, text: str) -> None:
-    node.put(SETTINGS, text.encode())
-    node.run(["systemctl", "reload", DAEMON])
 
 
 def hold_all(alice: Place, *options: str) -> int:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sysjobs.devices import Device, Share, parse_gpus
 from sysjobs.errors import Refused
 from sysjobs.jobs import Status
-from sysjobs.resources import Amount
+from sysjobs.resources import Amount, parse_cpus
 from sysjobs.scheduling.backfill import Rules, outlook
 from sysjobs.scheduling.explain import describe, refuse_infeasible, why_waiting
 from sysjobs.scheduling.holdings import Holdings
@@ -31,16 +31,19 @@ def node(*models: str) -> Pool:
     return all_of(Capacity(1000, 1 << 30, devices, {"licence": 3}))
 
 
+def said(shares: tuple[Share, ...] | None) -> str:
+    if shares is None:
+        return "-"
+    return "+".join(f"{share.amount / 1000:g}{share.device}".removeprefix("1") for share in shares)
+
+
 def run(pool: Pool, *texts: str) -> tuple[str, Pool]:
     """'a b 0.5c -' for what each of them gets, in turn; '-' for none."""
     got = []
     for text in texts:
         shares = pool.pick(asks(text))
-        if shares is None:
-            got.append("-")
-            continue
-        pool = pool.take(Grant(asks(text), shares))
-        got.append("+".join(f"{share.amount / 1000:g}{share.device}".removeprefix("1") for share in shares))
+        got.append(said(shares))
+        pool = pool if shares is None else pool.take(Grant(asks(text), shares))
     return " ".join(got), pool
 
 
@@ -70,6 +73,33 @@ PICKS = [
 @pytest.mark.parametrize(("models", "texts", "got"), [p[1:] for p in PICKS], ids=[p[0] for p in PICKS])
 def test_which_devices_are_picked(models: list[str], texts: list[str], got: str) -> None:
     assert run(node(*models), *texts)[0] == got
+
+
+CORES = [
+    ("the first", ["1", "1", "2", "1"], "cpu0 cpu1 cpu2+cpu3 -"),
+    ("parts share one", ["0.5", "0.25", "1", "0.25", "0.1"], "0.5cpu0 0.25cpu0 cpu1 0.25cpu0 0.1cpu2"),
+    ("whole ones and a part", ["2.5", "0.5", "1.5", "1"], "cpu0+cpu1+0.5cpu2 0.5cpu2 - cpu3"),
+    (
+        "enough in all, but not of one",
+        ["0.75", "0.75", "0.75", "0.75", "0.5"],
+        "0.75cpu0 0.75cpu1 0.75cpu2 0.75cpu3 -",
+    ),
+    ("none", ["0", "4", "0"], " cpu0+cpu1+cpu2+cpu3 "),
+]
+
+
+@pytest.mark.parametrize(("asked", "got"), [c[1:] for c in CORES], ids=[c[0] for c in CORES])
+def test_cpus_that_jobs_are_kept_to(asked: list[str], got: str) -> None:
+    pool = all_of(Capacity(4000, 9, cores=(0, 1, 2, 3)))
+    found = []
+    for text in asked:
+        amount = Amount(parse_cpus(text))
+        shares = pool.pick(amount)
+        assert pool.fits(amount) == (shares is not None)
+        assert (pool.has(amount)[0] == amount.cpus) == (shares is not None)
+        pool = pool.take(Grant(amount, shares)) if shares is not None else pool
+        found.append(said(shares))
+    assert " ".join(found) == got
 
 
 amounts = st.builds(

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sysjobs.devices import Share
 from sysjobs.engine.units import Unit, cgroup_path, job_id_of, printable, properties, slice_name, updated
 from sysjobs.jobs import Job, Status, unit_name
 from sysjobs.resources import Amount
@@ -74,6 +75,13 @@ def test_a_hard_limit_of_cpus_is_a_quota() -> None:
     assert wanted(replace(JOB, hard_cpus=True))["CPUQuotaPerSecUSec"] == 500_000
 
 
+@pytest.mark.parametrize(("cores", "mask"), [([0], b"\x01"), ([1, 9], b"\x02\x02"), ([15], b"\x00\x80")])
+def test_cpus_that_it_is_kept_to(cores: list[int], mask: bytes) -> None:
+    assert "AllowedCPUs" not in wanted(replace(JOB, shares=(Share("gpu0", 1000),)))
+    shares = tuple(Share(f"cpu{core}", 500) for core in cores)
+    assert wanted(replace(JOB, shares=shares))["AllowedCPUs"] == mask
+
+
 def test_devices_are_kept_from_jobs_only_where_there_are_some() -> None:
     assert not {"DevicePolicy", "DeviceAllow"} & wanted().keys()
     values = wanted(allowed=("block-*", "/dev/nvidia0"))
@@ -91,11 +99,20 @@ def test_nothing_of_the_command_or_environment_is_in_a_property() -> None:
     assert not {"Environment", "PassEnvironment", "WorkingDirectory", "LogExtraFields"} & wanted().keys()
 
 
-SIGNATURES = {"s": str, "b": bool, "t": int, "i": int, "as": tuple, "a(sasb)": tuple, "a(ss)": tuple}
+SIGNATURES = {
+    "s": str,
+    "b": bool,
+    "t": int,
+    "i": int,
+    "as": tuple,
+    "a(sasb)": tuple,
+    "a(ss)": tuple,
+    "ay": bytes,
+}
 
 
 def test_values_have_the_types_of_their_signatures_and_can_be_hashed() -> None:
-    hard = replace(JOB, hard_cpus=True)
+    hard = replace(JOB, hard_cpus=True, shares=(Share("cpu3", 500),))
     for name, signature, value in properties(hard, RUN, SETUP, LOG, 50, ("/dev/nvidia0", "char-input")):
         assert type(value) is SIGNATURES[signature], name
         hash(value)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.admin_on_node import Place, cgroup, place
+from tests.admin_on_node import Place, cgroup, place, put_settings
 from tests.node import Vm
 from tests.queue_on_node import QueueOnNode
 
@@ -57,6 +57,49 @@ def test_a_job_that_takes_more_memory_than_it_asked_for(
     assert shown["warnings"] == []
     if by is not None:
         assert shown["signal"] == by
+
+
+def kernel(vm: Vm, path: str, *names: str) -> list[str]:
+    return [vm.sh(f"cat {path}/{name}").strip() for name in names]
+
+
+def test_what_a_job_asked_for_is_what_the_kernel_holds_it_to(vm: Vm, alice: Place) -> None:
+    holds = ("-c", "touch up.$SYSJOBS_JOB_ID; sleep 1000")
+    job = alice.start("--cpus", "1.25", "--cpu-limit", "hard", "--memory", "200M", *holds)
+    alice.start("--cpus", "0.5", *holds, count=2)
+    path = cgroup(vm, job)
+    names = ("cpu.weight", "cpu.max", "memory.max", "memory.swap.max", "pids.max")
+    assert kernel(vm, path, *names) == ["125", "125000 100000", str(200 << 20), "0", "32768"]
+    # A CPU weighs the same in every slice.
+    shard = path.rpartition("/")[0]
+    for slice_ in (shard, shard.rpartition("/")[0]):
+        vm.wait_for(f"[ $(cat {slice_}/cpu.weight) = 175 ]")
+    assert alice.show(job)["warnings"] == []
+    # And where it is something else, that is said.
+    unit = f"sysjobs-{job}.service"
+    vm.run(["systemctl", "set-property", "--runtime", unit, "MemoryMax=infinity", "CPUQuota=", "CPUWeight=7"])
+    assert alice.show(job)["warnings"] == [
+        "It isn't held to 200M of memory: memory.max is max.",
+        "It isn't held to 1.25 CPUs: cpu.max is max 100000.",
+        "Its CPUs weigh otherwise than those of others: cpu.weight is 7, not 125.",
+    ]
+
+
+def test_jobs_are_kept_to_cpus_of_their_own(vm: Vm, alice: Place) -> None:
+    count = int(vm.sh("nproc"))
+    put_settings(vm, "[node]\npin-cpus = true\n")
+    try:
+        says = "nproc; touch up.$SYSJOBS_JOB_ID; sleep 1000"
+        jobs = [alice.start("--cpus", "1", "-c", says, count=number + 1) for number in range(count)]
+        waits = alice.submit("--cpus", "0.5", "true")
+        assert alice.show(waits)["status"] == "PENDING"
+    finally:
+        put_settings(vm, "")
+    cores = [kernel(vm, cgroup(vm, job), "cpuset.cpus")[0] for job in jobs]
+    assert sorted(cores) == [str(number) for number in range(count)]
+    assert [alice.run("logs", str(job)).stdout for job in jobs] == [b"1\n"] * count
+    assert [alice.show(job)["devices"][0]["name"] for job in jobs] == [f"cpu{core}" for core in cores]
+    assert not any(alice.show(job)["warnings"] for job in jobs)
 
 
 def test_a_slice_and_a_machine_without_memory(vm: Vm, alice: Place) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from sysjobs.engine.bus import Bus, CallFailed
-from sysjobs.engine.units import TASKS_MAX, slice_name, user_slice
+from sysjobs.engine.units import TASKS_MAX, cores_of, slice_name, user_slice
 from sysjobs.jobs import Job
 from sysjobs.resources import format_cpus, format_memory
 
@@ -64,8 +64,20 @@ class Enforcement:
             weight = str(self.weight(job.amount.cpus))
             if (found := _read(path, "cpu.weight")) != weight:
                 yield f"Its CPUs weigh otherwise than those of others: cpu.weight is {found}, not {weight}."
+        cores = cores_of(job) if "cpuset" in self.controllers else set()
+        if cores and _numbers(found := _read(path, "cpuset.cpus")) != cores:
+            yield f"It isn't kept to CPUs {', '.join(map(str, sorted(cores)))}: cpuset.cpus is {found}."
         if "pids" in self.controllers and _is_more(tasks := _read(path, "pids.max"), TASKS_MAX):
             yield f"It isn't held to {TASKS_MAX} tasks: pids.max is {tasks}."
+
+
+def _numbers(ranges: str | None) -> set[int]:
+    """'0-2,5' -> 0, 1, 2, 5."""
+    found: set[int] = set()
+    for part in (ranges or "").split(",") if ranges else ():
+        first, _, last = part.partition("-")
+        found.update(range(int(first), int(last or first) + 1))
+    return found
 
 
 def _is_more(found: str | None, asked: int) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from urllib.parse import quote
 
+from sysjobs.devices import core_number
 from sysjobs.jobs import Job
 
 Property = tuple[str, str, object]
@@ -91,6 +92,11 @@ def job_id_of(unit: str) -> int | None:
     return int(match[1]) if match else None
 
 
+def cores_of(job: Job) -> set[int]:
+    """The CPUs that it is kept to; none: it isn't."""
+    return {number for share in job.shares if (number := core_number(share.device)) is not None}
+
+
 def properties(
     job: Job, run: str, setup: str | None, log: str, weight: int, allowed: tuple[str, ...] | None
 ) -> list[Property]:
@@ -131,6 +137,10 @@ def properties(
         wanted += [("MemoryMax", "t", job.amount.memory), ("MemorySwapMax", "t", 0)]
     if job.hard_cpus:
         wanted.append(("CPUQuotaPerSecUSec", "t", job.amount.cpus * 1000))
+    if cores := cores_of(job):
+        wanted.append(
+            ("AllowedCPUs", "ay", sum(1 << core for core in cores).to_bytes(max(cores) // 8 + 1, "little"))
+        )
     if allowed is not None:
         wanted += [
             ("DevicePolicy", "s", "closed"),

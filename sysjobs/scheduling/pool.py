@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from sysjobs.devices import WHOLE, Device, Share, is_model
+from sysjobs.devices import WHOLE, Device, Share, core_name, is_model
 from sysjobs.resources import Amount
 
 
@@ -17,6 +17,7 @@ from sysjobs.resources import Amount
 class Capacity:
     """All that jobs may have together: CPUs in thousandths, memory in bytes, devices, others by name.
 
+    `cores` are the CPUs that jobs are kept to, each to its own, by their numbers: none, where they aren't.
     `out_of_use` are devices that nobody may have, and why.
     """
 
@@ -24,6 +25,7 @@ class Capacity:
     memory: int
     devices: tuple[Device, ...] = ()
     others: Mapping[str, int] = field(default_factory=dict)
+    cores: tuple[int, ...] = ()
     out_of_use: tuple[tuple[Device, str], ...] = ()
 
 
@@ -42,7 +44,9 @@ class Pool:
     cpus: int
     memory: int
     devices: tuple[Device, ...] = ()
-    # What is free of each device, by its name; of others, by theirs.
+    # The names of CPUs that jobs are kept to.
+    cores: tuple[str, ...] = ()
+    # What is free of each device and of each of these CPUs, by its name; of others, by theirs.
     parts: Mapping[str, int] = field(default_factory=dict)
     others: Mapping[str, int] = field(default_factory=dict)
 
@@ -52,10 +56,29 @@ class Pool:
             return False
         if any(count > self.others.get(name, 0) for name, count in asked.others):
             return False
-        return not asked.gpus or self.pick(asked) is not None
+        return not (asked.gpus or self.cores) or self.pick(asked) is not None
 
     def pick(self, asked: Amount) -> tuple[Share, ...] | None:
-        """Which devices it would get; None where there aren't enough."""
+        """Which devices it would get, and which CPUs it would be kept to; None where there aren't enough."""
+        gpus, cores = self._pick_gpus(asked), self._pick_cores(asked.cpus)
+        return None if gpus is None or cores is None else (*cores, *gpus)
+
+    def _pick_cores(self, cpus: int) -> tuple[Share, ...] | None:
+        """Whole ones, and for the rest a part of another one."""
+        if not self.cores:
+            return ()
+        count, part = divmod(cpus, WHOLE)
+        whole = [name for name in self.cores if self.parts[name] == WHOLE][:count]
+        if len(whole) < count:
+            return None
+        shares = tuple(Share(name, WHOLE) for name in whole)
+        if not part:
+            return shares
+        parts = [(self.parts[name], name) for name in self.cores if name not in whole]
+        name = min((each for each in parts if each[0] >= part), key=_first, default=(0, ""))[1]
+        return (*shares, Share(name, part)) if name else None
+
+    def _pick_gpus(self, asked: Amount) -> tuple[Share, ...] | None:
         if not asked.gpus:
             return ()
         if asked.gpus < WHOLE:
@@ -70,13 +93,15 @@ class Pool:
 
     def has(self, asked: Amount) -> tuple[int, ...]:
         """How much there is of what is asked for, each kind for itself."""
-        gpus = 0
+        gpus, cpus = 0, min(max(self.cpus, 0), asked.cpus)
+        if self._pick_cores(asked.cpus) is None:
+            cpus = min(cpus, WHOLE * sum(self.parts[name] == WHOLE for name in self.cores), asked.cpus - 1)
         if asked.gpus >= WHOLE:
             gpus = WHOLE * max(map(len, self._whole(asked.model)), default=0)
         elif asked.gpus:
             gpus = max((free for free, _ in self._parts(asked.model)), default=0)
         return (
-            min(max(self.cpus, 0), asked.cpus),
+            cpus,
             min(max(self.memory, 0), asked.memory),
             min(gpus, asked.gpus),
             *(min(max(self.others.get(name, 0), 0), count) for name, count in asked.others),
@@ -126,10 +151,6 @@ def _first(entry: tuple[int, str]) -> int:
 
 def all_of(capacity: Capacity) -> Pool:
     """The pool of a node that nobody has anything of."""
-    return Pool(
-        capacity.cpus,
-        capacity.memory,
-        capacity.devices,
-        {device.name: WHOLE for device in capacity.devices},
-        capacity.others,
-    )
+    cores = tuple(map(core_name, capacity.cores))
+    parts = dict.fromkeys([*cores, *(device.name for device in capacity.devices)], WHOLE)
+    return Pool(capacity.cpus, capacity.memory, capacity.devices, cores, parts, capacity.others)
