@@ -157,10 +157,8 @@ def test_a_device_whose_node_is_no_device(machine: Machine) -> None:
 
 
 def test_a_driver_that_says_odd_things(machine: Machine) -> None:
-    machine.write(
-        "proc/driver/nvidia/gpus/0000:3b:00.0/information",
-        "\x00\udcff:\n:::\n".encode("utf-8", "replace").decode(),
-    )
+    machine.write("proc/driver/nvidia/gpus/0000:3b:00.0/information", "")
+    (machine.root / "proc/driver/nvidia/gpus/0000:3b:00.0/information").write_bytes(b"\0\xff:\n:::\n")
     machine.amd(1, simd_count=1)
     machine.write("sys/class/kfd/kfd/topology/nodes/2/properties", "simd_count x\n")
     assert [device.name for device in find_gpus(machine.root)] == ["0000:00:00.0", "0000:3b:00.0"]
