@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from sysjobs.jobs import TERMINAL
@@ -33,6 +33,11 @@ class JobView:
     gpus: str | None
     resources: dict[str, int]
     priority: int
+    # Seconds, bytes; None where it isn't known.
+    cpu_time: float | None
+    peak_memory: int | None
+    io_read: int | None
+    io_written: int | None
     unit: str
     log: str | None
 
@@ -62,6 +67,10 @@ class JobView:
             gpus=get.text_or_none("gpus"),
             resources=get.counts("resources"),
             priority=get.integer_or_none("priority") or 0,
+            cpu_time=get.number_or_none("cpu_time"),
+            peak_memory=get.integer_or_none("peak_memory"),
+            io_read=get.integer_or_none("io_read"),
+            io_written=get.integer_or_none("io_written"),
             unit=get.text("unit"),
             log=get.text_or_none("log"),
         )
@@ -235,6 +244,47 @@ class NodeState:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class ReportRow:
+    """Sums of jobs that ended, of one user, name or day (`key`): counts, seconds, bytes.
+
+    `cpu_time` is what the CPUs were busy with them; `cpu_held` and `gpu_held` what they had, times how long.
+    """
+
+    key: str
+    jobs: int
+    succeeded: int
+    failed: int
+    cancelled: int
+    cpu_time: float
+    cpu_held: float
+    gpu_held: float
+    ran: float
+    waited: float
+    peak_memory: int
+
+    @classmethod
+    def from_wire(cls, raw: object) -> ReportRow:
+        get = _Fields(raw)
+        return cls(
+            key=get.text(next((name for name in ("user", "name", "day") if name in get.values), "user")),
+            jobs=get.integer("jobs"),
+            succeeded=get.integer("succeeded"),
+            failed=get.integer("failed"),
+            cancelled=get.integer("cancelled"),
+            cpu_time=get.number("cpu_time"),
+            cpu_held=get.number("cpu_held"),
+            gpu_held=get.number("gpu_held"),
+            ran=get.number("ran"),
+            waited=get.number("waited"),
+            peak_memory=get.integer("peak_memory"),
+        )
+
+    def to_json(self, by: str) -> dict[str, object]:
+        fields = asdict(self)
+        return {by: fields.pop("key"), **fields}
+
+
 class Changed(NamedTuple):
     """What became of the jobs that were meant, those of the ids that mean none, and the ids of jobs whose
     records are damaged."""
@@ -252,7 +302,7 @@ class Listing(NamedTuple):
     damaged: list[int]
 
 
-View = TypeVar("View", JobView, JobDetails, ChangeResult, NodeState)
+View = TypeVar("View", JobView, JobDetails, ChangeResult, NodeState, ReportRow)
 
 
 class _Fields:

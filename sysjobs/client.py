@@ -17,8 +17,8 @@ import os
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
-from sysjobs.connection import Connection, Lost, NotListening, Patience, Unknown, parameters
-from sysjobs.context import capture, resolve_workdir, wire_env, wire_text
+from sysjobs.connection import Connection, Lost, NotListening, Patience, Unknown, parameters, request
+from sysjobs.context import capture, resolve_workdir, wire_env, wire_text, wire_time
 from sysjobs.errors import Refused, SysjobsError, Unreachable
 from sysjobs.wire import WireError, encode
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from sysjobs.answers import Changed, JobDetails, JobView, Listing, NodeState, View
+    from sysjobs.answers import Changed, JobDetails, JobView, Listing, NodeState, ReportRow, View
 
     Text = str | bytes
     Replies = Sequence[dict[str, Any]]
@@ -116,7 +116,7 @@ class Client:
             "workdir": wire_text(resolve_workdir(workdir)),
             "env": None if env is None else wire_env(env),
             "hold": hold or None,
-            "begin": None if begin is None else round(begin.timestamp() * 1_000_000),
+            "begin": wire_time(begin),
             "after": [str(job) for job in after] or None,
             "afterok": [str(job) for job in afterok] or None,
             "afterany": [str(job) for job in afterany] or None,
@@ -217,6 +217,21 @@ class Client:
 
         return self._view(NodeState, self._call("Node", {})[-1].get("node"))
 
+    def report(
+        self,
+        by: str = "user",
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        all_users: bool = False,
+    ) -> Sequence[ReportRow]:
+        """Sums of the caller's jobs (of `all_users`) that ended, by user, name or day."""
+        from sysjobs.answers import ReportRow
+
+        span = {"since": wire_time(since), "until": wire_time(until)}
+        reply = self._call("Report", {"by": by, "all_users": all_users or None, **span})
+        return [*self._views(ReportRow, reply[-1].get("rows"))]
+
     def drain(self, reason: str | None = None) -> None:
         """Lets no job start until `resume()`; for root."""
         self._call("Drain", {"reason": reason})
@@ -248,7 +263,7 @@ class Client:
         while True:
             try:
                 with Connection(self.socket, self.timeout) as connection:
-                    connection.send(_request("Watch", {"ids": wanted}, more=True))
+                    connection.send(request("Watch", {"ids": wanted}, more=True))
                     for message in self._messages(connection, tick):
                         if message is None:
                             yield None
@@ -298,11 +313,11 @@ class Client:
 
     def _call(self, method: str, values: Mapping[str, object], *, more: bool = False) -> Replies:
         """Makes a call, again if the connection breaks: each is safe to repeat."""
-        request = _request(method, values, more=more)
+        message = request(method, values, more=more)
         patience = Patience(_CONNECT_PATIENCE)
         while True:
             try:
-                return [self._parameters(message, method) for message in self._exchange(request)]
+                return [self._parameters(answer, method) for answer in self._exchange(message)]
             except NotListening as error:
                 failure: Exception = error
             except Lost as error:
@@ -311,16 +326,16 @@ class Client:
             if not patience.wait():
                 raise self._gone(failure)
 
-    def _exchange(self, request: bytes) -> Replies:
+    def _exchange(self, message: bytes) -> Replies:
         if self._connection is None:
             self._connection = Connection(self.socket, self.timeout)
         messages: list[dict[str, Any]] = []
         try:
-            self._connection.send(request)
+            self._connection.send(message)
             while not messages or messages[-1].get("continues"):
-                message = self._connection.receive()
-                assert message is not None
-                messages.append(message)
+                answer = self._connection.receive()
+                assert answer is not None
+                messages.append(answer)
         except BaseException:
             # The rest of this answer must not be taken for that of the next call.
             self.close()
@@ -375,14 +390,6 @@ class Client:
             "See why, systemctl status sysjobsd, or check --socket and SYSJOBS_SOCKET.",
             code="broken-off",
         )
-
-
-def _request(method: str, values: Mapping[str, object], *, more: bool) -> bytes:
-    given = {name: value for name, value in values.items() if value is not None}
-    call: dict[str, object] = {"method": f"io.sysjobs.{method}", "parameters": given}
-    if more:
-        call["more"] = True
-    return encode(call)
 
 
 def _damaged(replies: Replies) -> list[int]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import errno
 import socket
 import struct
+from collections.abc import Mapping
 from time import monotonic, sleep
 
 from sysjobs.errors import WIRE_ERRORS, Denied, Refused, SysjobsError, Unreachable
-from sysjobs.wire import END, MAX_MESSAGE, WireError, decode
+from sysjobs.wire import END, MAX_MESSAGE, WireError, decode, encode
 
 _CHUNK = 1 << 18
 
@@ -193,3 +194,11 @@ def _stranger(path: str) -> Unreachable:
     return Unreachable(
         f"What answers at {path} is not sysjobsd.", "Check --socket and SYSJOBS_SOCKET.", code="not-sysjobsd"
     )
+
+
+def request(method: str, values: Mapping[str, object], *, more: bool) -> bytes:
+    given = {name: value for name, value in values.items() if value is not None}
+    call: dict[str, object] = {"method": f"io.sysjobs.{method}", "parameters": given}
+    if more:
+        call["more"] = True
+    return encode(call)

@@ -14,6 +14,7 @@ from sysjobs.wire import Wire, to_wire
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
     Text = str | bytes
 
@@ -101,3 +102,7 @@ def _umask() -> int:
 
 def _limits() -> dict[str, int]:
     return {name: resource.getrlimit(getattr(resource, f"RLIMIT_{name.upper()}"))[0] for name in _LIMITS}
+
+
+def wire_time(moment: datetime | None) -> int | None:
+    return None if moment is None else round(moment.timestamp() * 1_000_000)

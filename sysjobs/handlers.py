@@ -20,6 +20,7 @@ from sysjobs.peer import Peer
 from sysjobs.ports import Clock, RowDamaged, storage_unreadable
 from sysjobs.protocol import Call, Params
 from sysjobs.queue import Queue
+from sysjobs.reports import Reports
 from sysjobs.room import FileSystems
 from sysjobs.selection import bounded, job_of, jobs_of, not_found, ranges_of, select
 from sysjobs.selectors import MAX_ID
@@ -60,6 +61,7 @@ class Handlers:
             "io.sysjobs.Watch": self.watch,
             "io.sysjobs.Check": self.check,
             **Changes(self.queue, self.store, self.clock).table(),
+            **Reports(self.store).table(),
             **Nodes(self.queue, self.clock, self.paths).table(),
         }
         return {name: self._reading(method) for name, method in methods.items()}

@@ -72,6 +72,19 @@ class Exit:
 
 
 @dataclass(frozen=True, slots=True)
+class Usage:
+    """What an attempt used, as far as that is known.
+
+    Microseconds of CPUs, bytes in memory at most, bytes read from and written to disks.
+    """
+
+    cpu_time: int | None = None
+    peak_memory: int | None = None
+    read: int | None = None
+    written: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """How an attempt ended, as read from its unit: status and reason as they are if nobody intervened."""
 
@@ -79,8 +92,7 @@ class Outcome:
     reason: Reason | None = None
     main: Exit | None = None
     setup: Exit | None = None
-    peak_memory: int | None = None
-    """Bytes that all its processes had at most, where that is known."""
+    usage: Usage = Usage()
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +156,7 @@ class Job:
     ended_at: int | None = None
     main: Exit | None = None
     setup: Exit | None = None
-    peak_memory: int | None = None
+    usage: Usage = Usage()
     # What was done to it.
     cancellation: Cancellation | None = None
     noticed: bool = False

@@ -15,7 +15,7 @@ from sysjobs.wire import to_wire
 
 def job_view(job: Job, *, log: str | None, why: Reason | None) -> dict[str, object]:
     """A job for everybody; `log` is given to those who may read it. What isn't known is left out."""
-    main = job.main
+    main, usage = job.main, job.usage
     view: dict[str, object | None] = {
         "id": job.id,
         "name": job.name,
@@ -35,6 +35,10 @@ def job_view(job: Job, *, log: str | None, why: Reason | None) -> dict[str, obje
         "gpus": format_gpus(job.amount.gpus, job.amount.model) if job.amount.gpus else None,
         "resources": dict(job.amount.others) or None,
         "priority": job.priority,
+        "cpu_time": None if usage.cpu_time is None else usage.cpu_time / 1_000_000,
+        "peak_memory": usage.peak_memory,
+        "io_read": usage.read,
+        "io_written": usage.written,
         "unit": job.unit,
         "log": log,
     }
@@ -62,8 +66,8 @@ def details_view(
             "setup_exit_code": setup.code if setup else None,
             "setup_signal": setup.signal if setup else None,
             "running_at": job.running_at,
+            "peak_memory": job.usage.peak_memory,
             "core_dumped": job.main.dumped if job.main and job.main.signal else None,
-            "peak_memory": job.peak_memory,
             "invocation_id": job.invocation_id,
             "boot_id": job.boot_id,
             "slice": slice_name(job.uid, job.shard) if job.shard is not None else None,

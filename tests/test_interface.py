@@ -9,14 +9,14 @@ from typing import Any, cast
 
 import pytest
 
-from sysjobs import changes, handlers, nodes
+from sysjobs import changes, handlers, nodes, reports
 from sysjobs.answers import ChangeResult, JobDetails, JobView, NodeState, NodeUser
 from sysjobs.conditions import Conditions, Dependency, Hold, When
 from sysjobs.config import Settings
 from sysjobs.devices import Access, Device, Share
 from sysjobs.errors import WIRE_ERRORS
 from sysjobs.handlers import Handlers
-from sysjobs.jobs import Exit, Job, Notice, Reason, Status
+from sysjobs.jobs import Exit, Job, Notice, Reason, Status, Usage
 from sysjobs.payload import Payload
 from sysjobs.protocol import Call, ProtocolError, error_reply
 from sysjobs.resources import Amount
@@ -231,7 +231,7 @@ def test_each_handler_takes_what_is_declared(method: str, monkeypatch: pytest.Mo
     def take(values: object, known: frozenset[str], what: str = "") -> None:
         raise Taken(known)
 
-    for module in (handlers, changes, nodes):
+    for module in (handlers, changes, nodes, reports):
         monkeypatch.setattr(module, "Params", take)
     with pytest.raises(Taken) as caught:
         make_handlers().table()[f"io.sysjobs.{method}"](cast(Any, None), Call(method))
@@ -280,7 +280,7 @@ ENDED = queued(
     cancellation=cancel(user="root").cancellation,
     main=Exit(signal=6, dumped=True),
     setup=Exit(0),
-    peak_memory=1 << 20,
+    usage=Usage(1_500_000, 1 << 20, 5, 6),
     amount=Amount(500, 1 << 30, 1250, "L4", (("licence", 2),)),
     shares=(Share("gpu0", 1000), Share("gone", 250)),
     hard_cpus=True,

@@ -16,7 +16,7 @@ from sysjobs.engine.oom import Killer, OomKill
 from sysjobs.engine.outcome import Seen, asks_journal, end_time, has_ended, outcome
 from sysjobs.engine.script import Traces
 from sysjobs.engine.units import Unit, updated
-from sysjobs.jobs import Exit, Outcome, Status
+from sysjobs.jobs import Exit, Outcome, Status, Usage
 from tests.models import sights
 
 Code = tuple[int, int]
@@ -198,8 +198,8 @@ PEAKS = [
 @pytest.mark.parametrize(("end", "kill", "peak", "expected"), PEAKS)
 def test_peak_memory(end: Unit | None, kill: OomKill | None, peak: int | None, expected: int | None) -> None:
     """Where systemd doesn't know it: a job that its own limit ended was there."""
-    found = outcome(Seen(end, RUN, kill=kill, cgroup=SERVICE, limit=100, peak=peak))
-    assert found.peak_memory == expected
+    found = outcome(Seen(end, RUN, kill=kill, cgroup=SERVICE, limit=100, usage=Usage(5, peak)))
+    assert found.usage == Usage(5, expected)
 
 
 def exit_of(code: int, status: int) -> Exit | None:

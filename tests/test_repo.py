@@ -71,6 +71,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {"sysjobs.room"},
         {"sysjobs.drain"},
         {
+            "sysjobs.engine.accounting",
             "sysjobs.engine.boot",
             "sysjobs.engine.bus",
             "sysjobs.engine.cgroups",
@@ -86,7 +87,14 @@ LAYERS: dict[str, list[set[str]]] = {
     ],
     # Where requests come in from one edge and go out to the others.
     "handlers": [
-        {"sysjobs.handlers", "sysjobs.changes", "sysjobs.doctor", "sysjobs.nodes", "sysjobs.selection"},
+        {
+            "sysjobs.handlers",
+            "sysjobs.changes",
+            "sysjobs.doctor",
+            "sysjobs.nodes",
+            "sysjobs.reports",
+            "sysjobs.selection",
+        },
     ],
     "entry": [
         {"sysjobs.__main__", "sysjobs.cli.*"},
@@ -99,6 +107,7 @@ NOT_FOR_THE_CLI = {
     "sysjobs.handlers",
     "sysjobs.introspection",
     "sysjobs.peer",
+    "sysjobs.reports",
     "sysjobs.rescue",
     "sysjobs.selection",
     "sysjobs.server",

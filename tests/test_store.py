@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sysjobs.conditions import Hold
-from sysjobs.jobs import Cancellation, Exit, Job, Reason, Status
+from sysjobs.jobs import Cancellation, Exit, Job, Reason, Status, Usage
 from sysjobs.payload import Payload
 from sysjobs.ports import RowRefused
 from sysjobs.resources import Amount
@@ -68,7 +68,7 @@ def states(job: Job) -> list[Job]:
         replace(ended, status=Status.FAILED_DRIVER),
         replace(ended, status=Status.CANCELLED, cancellation=wish, main=Exit(signal=15)),
         replace(job, status=Status.CANCELLED, ended_at=NOW, reason=failed, cancellation=wish),
-        replace(ended, status=Status.FAILED_DRIVER, main=Exit(signal=9), peak_memory=1 << 40),
+        replace(ended, status=Status.FAILED_DRIVER, main=Exit(signal=9), usage=Usage(7, 1 << 40, 8, 9)),
         replace(job, status=Status.INIT, hold=Hold(0, "root")),
     ]
 
@@ -310,6 +310,9 @@ IMPOSSIBLE = [
     (FAILED, "setup_dumped = 2", "setup_dumped IN (0, 1)"),
     (FAILED, "kill_at = 7", "kill_at IS NULL OR"),
     (FAILED, "peak_memory = -1", "peak_memory >= 0"),
+    (FAILED, "cpu_time = -1", "cpu_time >= 0"),
+    (FAILED, "io_read = -1", "io_read >= 0"),
+    (FAILED, "io_written = -1", "io_written >= 0"),
     (FAILED, "priority = 1001", "priority BETWEEN -1000 AND 1000"),
     (1, "dependencies = 'x'", "json_valid(dependencies)"),
     (1, "gpus = -1", "gpus >= 0"),

@@ -11,7 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sysjobs.devices import Share
-from sysjobs.engine.units import Unit, cgroup_path, job_id_of, printable, properties, slice_name, updated
+from sysjobs.engine.units import (
+    Confines,
+    Unit,
+    cgroup_path,
+    job_id_of,
+    printable,
+    properties,
+    slice_name,
+    updated,
+)
 from sysjobs.jobs import Job, Status, unit_name
 from sysjobs.resources import Amount
 from tests.models import queued
@@ -27,7 +36,7 @@ JOB = queued(Status.RUNNING, shard=3)
 def wanted(
     job: Job = JOB, setup: str | None = None, log: str = LOG, allowed: tuple[str, ...] | None = None
 ) -> dict[str, Any]:
-    listed = properties(job, RUN, setup, log, 50, allowed)
+    listed = properties(job, RUN, setup, log, Confines(50, allowed))
     values = {name: value for name, _, value in listed}
     assert len(values) == len(listed), "each property once"
     return values
@@ -113,7 +122,8 @@ SIGNATURES = {
 
 def test_values_have_the_types_of_their_signatures_and_can_be_hashed() -> None:
     hard = replace(JOB, hard_cpus=True, shares=(Share("cpu3", 500),))
-    for name, signature, value in properties(hard, RUN, SETUP, LOG, 50, ("/dev/nvidia0", "char-input")):
+    confines = Confines(50, ("/dev/nvidia0", "char-input"), io=True)
+    for name, signature, value in properties(hard, RUN, SETUP, LOG, confines):
         assert type(value) is SIGNATURES[signature], name
         hash(value)
 

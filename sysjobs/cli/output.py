@@ -137,6 +137,10 @@ def job_json(job: JobView) -> dict[str, object]:
         "log": job.log,
         "attempt": job.attempt,
         "priority": job.priority,
+        "cpu_time": job.cpu_time,
+        "peak_memory": job.peak_memory,
+        "io_read": job.io_read,
+        "io_written": job.io_written,
     }
 
 

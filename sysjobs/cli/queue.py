@@ -28,6 +28,7 @@ WIDEST_NAME = 60
 @click.option(
     "--limit", metavar="N", type=click.IntRange(min=0), default=1000, help="The newest N jobs (1000); 0: all."
 )
+@click.option("--format", "fields", metavar="FIELDS", help="Print these columns, such as id,name,cpu_time.")
 @click.option("--json", "as_json", is_flag=True, help="Print a list of JSON objects.")
 @click.pass_obj
 def queue(
@@ -37,6 +38,7 @@ def queue(
     all_users: bool,
     statuses: tuple[str, ...],
     limit: int,
+    fields: str | None,
     as_json: bool,
 ) -> None:
     """List jobs: yours, or those with the IDs, with why they wait or how they failed.
@@ -46,7 +48,13 @@ def queue(
       sysjobs queue -s
       sysjobs queue --status failed --status failed_driver --json
       sysjobs queue 3-9
+      sysjobs queue --format id,name,waited,duration,cpu_time,peak_memory
+
+    Columns of --format: id, name, user, status, reason, reason_code, exit_code, signal, attempt, priority,
+    resources, submitted_at, started_at, ended_at, waited, duration, cpu_time, peak_memory, io_read,
+    io_written, unit, log.
     """
+    columns = None if fields is None else _columns(fields)
     with Client(socket) as client:
         jobs, left_out, damaged = client.list(
             ids or None,
@@ -57,12 +65,22 @@ def queue(
         )
     if as_json:
         emit_json_list(job_json(job) for job in jobs)
+    elif columns is not None:
+        from sysjobs.cli.columns import table_of
+
+        emit(table_of(jobs, columns))
     else:
         emit(table(jobs))
     if left_out:
         note(f"{left_out} older jobs are left out; --limit 0 shows all.")
     if damaged:
         note(f"{damaged_records(damaged)}, and left out; `sudo sysjobs doctor` says what to do.")
+
+
+def _columns(fields: str) -> list[str]:
+    from sysjobs.cli.columns import parse_columns
+
+    return parse_columns(fields)
 
 
 def table(jobs: list[JobView], now: int | None = None) -> str:

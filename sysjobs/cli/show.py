@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from sysjobs.answers import DeviceShare, JobDetails
+from sysjobs.answers import DeviceShare, JobDetails, JobView
 from sysjobs.cli.output import SECOND, ago, details_json, duration, emit, emit_json, printable, resources
 from sysjobs.client import Client
 from sysjobs.resources import format_duration, format_memory
@@ -59,7 +59,9 @@ def describe(details: JobDetails, now: int | None = None) -> list[tuple[str, str
         ("Devices", ", ".join(device_text(device) for device in details.devices)),
         ("CPU limit", details.cpu_limit or ""),
         ("Priority", str(job.priority)),
-        ("Peak memory", "" if details.peak_memory is None else format_memory(details.peak_memory)),
+        ("CPU time", "" if job.cpu_time is None else format_duration(job.cpu_time)),
+        ("Peak memory", _amount(details.peak_memory)),
+        ("Disks", _disks(job)),
         ("Beware", " ".join(details.warnings)),
         ("Begins", "" if details.begin_at is None else local_time(details.begin_at)),
         ("After", " ".join(details.dependencies)),
@@ -68,6 +70,7 @@ def describe(details: JobDetails, now: int | None = None) -> list[tuple[str, str
         ("Signal", details.signal_before_limit or ""),
         ("Grace", format_duration(details.grace)),
         ("Submitted", moment(job.submitted_at, now)),
+        ("Waited", "" if job.started_at is None else duration(job.submitted_at, job.started_at)),
         ("Started", moment(job.started_at, now)),
         ("Ended", moment(job.ended_at, now)),
         ("Duration", "" if job.started_at is None else duration(job.started_at, job.ended_at, now)),
@@ -86,6 +89,16 @@ def device_text(device: DeviceShare) -> str:
     known = ", ".join(filter(None, (device.model, device.uuid)))
     text = f"{device.name} ({known})" if known else device.name
     return text if device.share == 1 else f"{device.share:g} of {text}"
+
+
+def _amount(size: int | None) -> str:
+    return "" if size is None else format_memory(size)
+
+
+def _disks(job: JobView) -> str:
+    if job.io_read is None or job.io_written is None:
+        return ""
+    return f"{_amount(job.io_read)} read, {_amount(job.io_written)} written"
 
 
 def exit_text(code: int | None, signal: int | None, core_dumped: bool) -> str:

@@ -26,6 +26,25 @@ def parse_when(text: str, option: str, now: datetime) -> datetime:
     raise _refusal(text, option)
 
 
+def parse_past(text: str, option: str, now: datetime) -> datetime:
+    """'7d' for so long ago, '22:00' (the last one), a date, a date and a time."""
+    for pattern in _TIMES:
+        if (found := _parsed(text, pattern)) is not None:
+            today = datetime.combine(now.date(), found.time()).astimezone()
+            return today if today <= now else today - timedelta(days=1)
+    for pattern in _FORMATS:
+        if (found := _parsed(text, pattern)) is not None:
+            return _local(found, text, option)
+    try:
+        return now - timedelta(seconds=parse_duration(text, option))
+    except (Refused, OverflowError):
+        raise Refused(
+            f"{option} {text!r} is not a moment.",
+            "Give 7d (so long ago), a time such as 22:00, or a date, 2026-11-01 or '2026-11-01 18:00'.",
+            code="bad-moment",
+        ) from None
+
+
 def _local(found: datetime, text: str, option: str) -> datetime:
     try:
         return found.astimezone()

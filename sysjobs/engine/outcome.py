@@ -13,7 +13,7 @@ from sysjobs.engine import oom
 from sysjobs.engine.oom import SLACK, OomKill, Victim
 from sysjobs.engine.script import Traces
 from sysjobs.engine.units import DUMPED, EXITED, Unit
-from sysjobs.jobs import REBOOTED, Exit, Job, Outcome, Reason, Status
+from sysjobs.jobs import REBOOTED, Exit, Job, Outcome, Reason, Status, Usage
 
 # Exit statuses by which systemd says that it couldn't even execute the start script.
 _START_FAILURES = {
@@ -70,7 +70,7 @@ class Seen:
 
     `stopped`: systemd was told to stop it, not by us. `rebooting`: the machine is going down, or went down.
     `told`: it had our SIGTERM. `kill`: what the journal has of it, where memory ran out; `cgroup`, `limit`:
-    the job's own; `peak`: what it used of memory at most, where systemd knows.
+    the job's own; `usage`: what it used, as far as systemd knows.
     """
 
     unit: Unit | None
@@ -81,7 +81,7 @@ class Seen:
     kill: OomKill | None = None
     cgroup: str = ""
     limit: int = 0
-    peak: int | None = None
+    usage: Usage = Usage()  # noqa: RUF009 - it is frozen
 
 
 def has_ended(unit: Unit) -> bool:
@@ -124,11 +124,11 @@ def victim(job: Job, seen: Seen, now: int) -> Victim:
 
 def outcome(seen: Seen) -> Outcome:
     """How a unit ended that has ended, as if the queue had left it alone."""
-    peak = seen.peak
-    if peak is None and seen.limit and oom.at_own_limit(seen.kill, seen.cgroup):
+    usage = seen.usage
+    if usage.peak_memory is None and seen.limit and oom.at_own_limit(seen.kill, seen.cgroup):
         # It is within a page or so of that.
-        peak = seen.limit
-    return replace(_outcome(seen), peak_memory=peak)
+        usage = replace(usage, peak_memory=seen.limit)
+    return replace(_outcome(seen), usage=usage)
 
 
 def _outcome(seen: Seen) -> Outcome:
@@ -138,7 +138,9 @@ def _outcome(seen: Seen) -> Outcome:
     main = _exit(unit.main_code, unit.main_status)
     setup = _setup_exit(unit, traces)
     if unit.result == "oom-kill" or seen.kill is not None:
-        code, text = oom.sentence(seen.kill, seen.cgroup, seen.limit, seen.peak, setup=main is None)
+        code, text = oom.sentence(
+            seen.kill, seen.cgroup, seen.limit, seen.usage.peak_memory, setup=main is None
+        )
         return Outcome(Status.FAILED_DRIVER, Reason(code, text), main, setup)
     if seen.stopped or (unit.active_state == "inactive" and _is_clean(main) and _is_clean(setup)):
         # By itself a unit stays active or fails: only being stopped leads here, or a reset after it failed.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sysjobs.engine.units import Unit, job_id_of, updated
-from sysjobs.jobs import Job
+from sysjobs.jobs import Job, Usage
 
 UNIT = "org.freedesktop.systemd1.Unit"
 SERVICE = "org.freedesktop.systemd1.Service"
@@ -29,6 +29,8 @@ class Tracked:
     read_back: bool = False
     """What the kernel holds it to was looked at."""
     released: bool = False
+    usage: Usage | None = None
+    """What it used, once it has ended and that was asked."""
 
 
 def take_in(tracked: Mapping[int, Tracked], signals: Iterable[Signal]) -> tuple[list[int], list[int]]:

@@ -23,6 +23,7 @@ from sysjobs.engine import (
     Swept,
     control,
 )
+from sysjobs.engine.accounting import Accounting
 from sysjobs.engine.boot import leave_note, read_boot
 from sysjobs.engine.bus import Bus, CallFailed, Knock
 from sysjobs.engine.cgroups import EmptyWatch, children, controllers, is_populated
@@ -35,7 +36,7 @@ from sysjobs.engine.outcome import Seen, asks_journal, end_time, has_ended, outc
 from sysjobs.engine.script import Traces
 from sysjobs.engine.signals import SERVICE, UNIT, Tracked, take_in, tell_stop
 from sysjobs.engine.units import (
-    INFINITY,
+    Confines,
     Unit,
     cgroup_path,
     job_id_of,
@@ -76,7 +77,6 @@ class Systemd:
         self._kills: dict[int, OomKill | None] = {}
         self._enforcement = Enforcement()
         self.access = Access()
-        self._tells_peak = False
 
     @property
     def controllers(self) -> Sequence[str]:
@@ -96,7 +96,7 @@ class Systemd:
             raise ConnectionLost(str(error)) from None
         self._enforcement = Enforcement(controllers(self._cgroup_root), os.cpu_count() or 1)
         self._bus = bus
-        self._tells_peak = "memory" in self.controllers and self._knows("MemoryPeak")
+        self._accounting = Accounting(bus, self.controllers)
         self._epoll.register(bus.fileno(), select.EPOLLIN)
 
     def close(self) -> None:
@@ -136,8 +136,8 @@ class Systemd:
         self._tracked[job.id] = Tracked(job)
         setup = files.setup if job.has_setup else None
         try:
-            weight = self._enforcement.weight(job.amount.cpus)
-            wanted = properties(job, files.run, setup, self._files.log(job), weight, allowed)
+            confines = Confines(self._enforcement.weight(job.amount.cpus), allowed, "io" in self.controllers)
+            wanted = properties(job, files.run, setup, self._files.log(job), confines)
             self.bus.start_transient(job.unit, wanted)
         except CallFailed as error:
             if error.number == -errno.EEXIST and self._read(job) is not None:
@@ -348,7 +348,7 @@ class Systemd:
             kill=self._kills.get(job.id),
             cgroup=self._cgroup(job).removeprefix(_CGROUPS),
             limit=job.amount.memory,
-            peak=self._peak(job) if self._tells_peak and unit.active_state != "inactive" else None,
+            usage=self._accounting.usage(tracked),
         )
         ask = patient and not tracked.released and job.id not in self._kills and asks_journal(seen)
         if ask and (
@@ -363,18 +363,6 @@ class Systemd:
             ended_monotonic=ended_monotonic,
             outcome=outcome(seen),
         )
-
-    def _peak(self, job: Job) -> int | None:
-        peak: int = self.bus.get(job.unit, SERVICE, "MemoryPeak", "t")
-        return None if peak == INFINITY else peak
-
-    def _knows(self, name: str) -> bool:
-        """Whether services have this property, which came with some version of systemd."""
-        try:
-            self.bus.get("sysjobs-0.service", SERVICE, name, "t")
-        except CallFailed:
-            return False
-        return True
 
     def _absent(self, job: Job, *, began: bool = False) -> Observation:
         """No unit: either nothing ever began, or its end was missed."""

@@ -97,13 +97,21 @@ def cores_of(job: Job) -> set[int]:
     return {number for share in job.shares if (number := core_number(share.device)) is not None}
 
 
-def properties(
-    job: Job, run: str, setup: str | None, log: str, weight: int, allowed: tuple[str, ...] | None
-) -> list[Property]:
-    """The transient unit of a job whose start script is at `run` (and setup's at `setup`).
+@dataclass(frozen=True, slots=True)
+class Confines:
+    """What a node has a job's unit held to besides what the job asked for.
 
-    `weight` is that of its CPUs; `allowed` are the devices that it may open, None: all.
+    `weight` is that of its CPUs; `devices` are those that it may open, None: all; `io` tells whether what it
+    does with disks is counted.
     """
+
+    weight: int
+    devices: tuple[str, ...] | None = None
+    io: bool = False
+
+
+def properties(job: Job, run: str, setup: str | None, log: str, confines: Confines) -> list[Property]:
+    """The transient unit of a job whose start script is at `run` (and setup's at `setup`)."""
     assert job.shard is not None
     wanted: list[Property] = [
         ("Description", "s", f"sysjobs job {job.id}: {printable(job.name)} ({printable(job.user)})"),
@@ -129,7 +137,7 @@ def properties(
         # that a signal was sent by `systemctl kill`.
         ("LogLevelMax", "i", 5),
         ("TasksMax", "t", TASKS_MAX),
-        ("CPUWeight", "t", weight),
+        ("CPUWeight", "t", confines.weight),
     ]
     if setup is not None:
         wanted.append(("ExecStartPre", "a(sasb)", (("/bin/sh", ("/bin/sh", setup), False),)))
@@ -141,10 +149,12 @@ def properties(
         wanted.append(
             ("AllowedCPUs", "ay", sum(1 << core for core in cores).to_bytes(max(cores) // 8 + 1, "little"))
         )
-    if allowed is not None:
+    if confines.io:
+        wanted.append(("IOAccounting", "b", True))
+    if confines.devices is not None:
         wanted += [
             ("DevicePolicy", "s", "closed"),
-            ("DeviceAllow", "a(ss)", tuple((device, "rwm") for device in allowed)),
+            ("DeviceAllow", "a(ss)", tuple((device, "rwm") for device in confines.devices)),
         ]
     return wanted
 

@@ -19,6 +19,7 @@ from sysjobs.resources import dump_others
 from sysjobs.scheduling.fairshare import Use
 from sysjobs.store import reserve, rows
 from sysjobs.store.database import connect, queries
+from sysjobs.store.sums import Sums, sums
 
 _SQL = queries()
 
@@ -209,6 +210,12 @@ class Store:
         rows = self._db.execute(_SQL["uses"], {"jobs": USES})
         for uid, cpus, started_at, ended_at in rows:
             yield Use(uid, cpus, started_at / 1e6, now if ended_at is None else ended_at / 1e6)
+
+    def sums(
+        self, by: str, ids: range, since: int, until: int | None, uid: int | None
+    ) -> list[tuple[str, Sums]]:
+        """See `sums.sums`."""
+        return [*sums(self._db, by, ids, since, until, uid)]
 
     def last_id(self) -> int:
         """The highest id that was given to a job, or reserved."""

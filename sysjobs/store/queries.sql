@@ -36,7 +36,7 @@ UPDATE jobs SET
     setup_exit_code = :setup_exit_code, setup_signal = :setup_signal, setup_dumped = :setup_dumped,
     cancel_uid = :cancel_uid, cancel_user = :cancel_user, cancel_reason = :cancel_reason,
     cancel_at = :cancel_at, cancel_grace = :cancel_grace, timed_out = :timed_out, kill_at = :kill_at,
-    peak_memory = :peak_memory, held_uid = :held_uid, held_user = :held_user, devices = :devices, noticed = :noticed
+    peak_memory = :peak_memory, cpu_time = :cpu_time, io_read = :io_read, io_written = :io_written, held_uid = :held_uid, held_user = :held_user, devices = :devices, noticed = :noticed
 WHERE id = :id
 
 -- name: payload
@@ -54,3 +54,13 @@ WHERE id > (SELECT coalesce(max(id), 0) - :jobs FROM jobs) AND started_at IS NOT
 
 -- name: unfinished
 SELECT * FROM jobs WHERE status IN ('INIT', 'PENDING', 'SETTING_UP', 'RUNNING') ORDER BY id
+
+-- name: sums
+SELECT :key, count(*), sum(status = 'SUCCEEDED'), sum(status LIKE 'FAILED%'), sum(status = 'CANCELLED'),
+    total(cpu_time / 1e6), total((ended_at - started_at) / 1e6 * cpus / 1e3),
+    total((ended_at - started_at) / 1e6 * gpus / 1e3), total((ended_at - started_at) / 1e6),
+    total((coalesce(started_at, ended_at) - submitted_at) / 1e6), coalesce(max(peak_memory), 0)
+FROM jobs
+WHERE id BETWEEN :first AND :last AND ended_at >= :since AND (:until IS NULL OR ended_at < :until)
+    AND (:uid IS NULL OR uid = :uid)
+GROUP BY 1

@@ -7,7 +7,7 @@ from typing import Any
 
 from sysjobs.conditions import Conditions, Hold, load_dependencies
 from sysjobs.devices import dump_shares, load_shares
-from sysjobs.jobs import Cancellation, Exit, Job, Notice, Reason, Status
+from sysjobs.jobs import Cancellation, Exit, Job, Notice, Reason, Status, Usage
 from sysjobs.payload import Payload, load_payload
 from sysjobs.ports import RowDamaged
 from sysjobs.resources import Amount, load_others
@@ -96,7 +96,7 @@ def _job(row: dict[str, Any]) -> Job:
         main=_exit(row["exit_code"], row["signal"], row["dumped"]),
         setup=_exit(row["setup_exit_code"], row["setup_signal"], row["setup_dumped"]),
         # Earlier schemas haven't got these, and may have to be repaired.
-        peak_memory=row.get("peak_memory"),
+        usage=Usage(row.get("cpu_time"), row.get("peak_memory"), row.get("io_read"), row.get("io_written")),
         priority=row.get("priority", 0),
         conditions=Conditions(row.get("begin_at"), load_dependencies(row.get("dependencies"))),
         hold=None if row.get("held_uid") is None else Hold(row["held_uid"], row["held_user"]),
@@ -159,7 +159,10 @@ def changeable(job: Job) -> dict[str, object]:
         "setup_exit_code": setup.code,
         "setup_signal": setup.signal,
         "setup_dumped": setup.dumped,
-        "peak_memory": job.peak_memory,
+        "cpu_time": job.usage.cpu_time,
+        "peak_memory": job.usage.peak_memory,
+        "io_read": job.usage.read,
+        "io_written": job.usage.written,
         "cancel_uid": cancellation and cancellation.uid,
         "cancel_user": cancellation and cancellation.user,
         "cancel_reason": cancellation and cancellation.reason,

@@ -73,6 +73,10 @@ CREATE TABLE jobs (
     notice_signal INTEGER CHECK (notice_signal BETWEEN 1 AND 64),
     notice_before REAL CHECK ((notice_before IS NULL) = (notice_signal IS NULL)),
     noticed INTEGER NOT NULL DEFAULT 0 CHECK (noticed IN (0, 1)),
+    -- What it used, where that is known: microseconds of CPUs, bytes read from and written to disks.
+    cpu_time INTEGER CHECK (cpu_time >= 0),
+    io_read INTEGER CHECK (io_read >= 0),
+    io_written INTEGER CHECK (io_written >= 0),
 
     CHECK ((reason_code IS NULL) = (reason IS NULL)),
     CHECK ((ended_at IS NOT NULL) = (status NOT IN ('INIT', 'PENDING', 'SETTING_UP', 'RUNNING'))),

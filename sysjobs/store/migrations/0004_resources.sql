@@ -10,3 +10,7 @@ ALTER TABLE jobs ADD COLUMN hard_cpus INTEGER NOT NULL DEFAULT 0 CHECK (hard_cpu
 ALTER TABLE jobs ADD COLUMN notice_signal INTEGER CHECK (notice_signal BETWEEN 1 AND 64);
 ALTER TABLE jobs ADD COLUMN notice_before REAL CHECK ((notice_before IS NULL) = (notice_signal IS NULL));
 ALTER TABLE jobs ADD COLUMN noticed INTEGER NOT NULL DEFAULT 0 CHECK (noticed IN (0, 1));
+-- What it used, where that is known: microseconds of CPUs, bytes read from and written to disks.
+ALTER TABLE jobs ADD COLUMN cpu_time INTEGER CHECK (cpu_time >= 0);
+ALTER TABLE jobs ADD COLUMN io_read INTEGER CHECK (io_read >= 0);
+ALTER TABLE jobs ADD COLUMN io_written INTEGER CHECK (io_written >= 0);
