@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.admin_on_node import Place, cgroup, daemon_seconds, place, unit, wait_empty
+from tests.admin_on_node import Place, cgroup, daemon_seconds, kill_daemon, place, unit, wait_empty
 from tests.node import Node
 from tests.queue_on_node import QueueOnNode
 
@@ -99,6 +99,8 @@ def test_a_job_that_a_job_submitted_is_nobodys_hostage(node: Node, alice: Place)
     assert alice.show(born)["user"] == "alice"
     invocation = unit(node, born, "InvocationID")
     where = cgroup(node, job)
+    # Another daemon than the one that started them tells them apart all the same.
+    kill_daemon(node)
     alice.run("cancel", str(job))
     wait_empty(node, where, timeout=30)
     assert alice.wait(job) == 103
@@ -170,6 +172,19 @@ def test_in_every_state(node: Node, alice: Place, state: str) -> None:
     assert alice.shell("ls").split() == ["signals", "up"]
 
 
+def test_the_time_limit_ends_what_does_not_run(node: Node, alice: Place) -> None:
+    jobs: list[int] = []
+    for state in ("frozen", "stopped itself", "stopped"):
+        (_, text), act = STATES[state]
+        text = text.replace("touch up", "touch up.$SYSJOBS_JOB_ID")
+        options = ["--cpus", "0", "--time", "2s", "--grace", "60s", "-c", text]
+        jobs.append(alice.start(*options, count=len(jobs) + 1))
+        node.sh(act.format(unit=f"sysjobs-{jobs[-1]}"))
+    assert alice.wait(*jobs, timeout=30) == 100
+    assert {alice.show(job)["reason_code"] for job in jobs} == {"time-limit"}
+    assert alice.file("signals") == "TERM\n" * len(jobs)
+
+
 def test_one_sigterm_reaches_children_and_they_have_the_grace(node: Node, alice: Place) -> None:
     node.put(f"{alice.path}/train.py", CHECKPOINT.encode(), owner="alice")
     job = alice.start("--grace", "60s", "-c", "python3 train.py 1; echo not reached")
@@ -238,6 +253,29 @@ def test_the_grace_is_the_jobs_or_the_cancels(node: Node, alice: Place) -> None:
     assert alice.show(twice)["status"] == "RUNNING"
     alice.run("cancel", str(twice), "--grace", "0")
     assert alice.wait(twice) == 103
+
+
+SAVES = "trap 'sleep 1; touch saved.{0}; exit' TERM; touch up.{0}; while :; do sleep 0.05; done"
+
+
+def test_systemd_s_own_patience_cuts_no_grace(node: Node, alice: Place) -> None:
+    """However a job comes to its end: it has 90 s by default, and here next to nothing."""
+    path = "/run/systemd/system.conf.d/test.conf"
+    node.put(path, b"[Manager]\nDefaultTimeoutStopSec=100ms\n")
+    try:
+        node.run(["systemctl", "daemon-reexec"])
+        assert node.sh("systemctl show -P DefaultTimeoutStopUSec") == "100ms\n"
+        options = ["--cpus", "0", "--grace", "60s", "-c"]
+        cancelled, stopped = (alice.start(*options, SAVES.format(number), count=number) for number in (1, 2))
+        left = f"bash -c {shlex.quote(SAVES.format(3))} & until [ -e up.3 ]; do :; done"
+        ended = alice.start(*options, left, count=3)
+        alice.run("cancel", str(cancelled))
+        node.run(["systemctl", "stop", f"sysjobs-{stopped}"])
+        alice.until("[ $(ls | grep -c ^saved) = 3 ]")
+        assert alice.wait(cancelled, stopped) == 103
+        assert alice.wait(ended) == 0
+    finally:
+        node.sh(f"rm {path}; systemctl daemon-reexec")
 
 
 def test_those_that_are_named_and_no_others(node: Node, alice: Place) -> None:
