@@ -362,12 +362,16 @@ def test_a_thousand_units_that_are_not_its_own(node: Node, alice: Place) -> None
 
 
 def test_daemon_and_jobs_are_killed_at_once(node: Node, alice: Place) -> None:
-    jobs = alice.submit_many([{"shell": f"touch up{n}; exec sleep 1000", "cpus": 0.01} for n in range(20)])
+    cpus = int(node.sh("nproc"))
+    spec = {"shell": "touch up$SYSJOBS_JOB_ID; exec sleep 1000", "cpus": cpus / 20}
+    jobs = alice.submit_many([spec] * 20)
+    waits = alice.submit("--cpus", str(cpus), "true")
     alice.until("[ $(ls | grep -c ^up) = 20 ]")
     pids = [unit(node, job, "MainPID") for job in jobs]
     node.run(["kill", "-KILL", *pids[:10], daemon(node, "MainPID"), *pids[10:]])
     assert alice.wait(*jobs) == 100
     assert became(alice, jobs) == {("FAILED_DRIVER", "killed"): 20}
+    assert alice.wait(waits) == 0, "what they had is free"
 
 
 def test_cancels_while_it_is_killed(node: Node, alice: Place) -> None:

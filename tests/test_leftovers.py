@@ -66,6 +66,17 @@ def test_systemd_is_reloaded_while_the_rest_of_a_job_is_being_stopped(node: Node
         node.sh(f"rm {SETTINGS}; systemctl reload {DAEMON}; systemctl reset-failed")
 
 
+def test_nothing_takes_its_place_before_its_last_process_is_gone(node: Node, alice: Place) -> None:
+    cpus = node.sh("nproc").strip()
+    left = "setsid nohup bash -c \"trap '' TERM; touch up; until [ -e go ]; do sleep 0.05; done # left\""
+    job = alice.start("--cpus", cpus, "--grace", "60s", "-c", f"{left} & until [ -e up ]; do :; done")
+    waits = alice.submit("--cpus", cpus, "-c", "! pgrep -f '# lef[t]'")
+    assert alice.wait(job) == 0
+    assert alice.show(waits)["status"] == "PENDING"
+    alice.shell("touch go")
+    assert alice.wait(waits) == 0
+
+
 def test_five_hundred_jobs_leave_nothing_that_the_queue_does_not_know(node: Node) -> None:
     clear(node)
     began = time.time()

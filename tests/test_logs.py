@@ -198,6 +198,17 @@ def test_following_a_job_that_waits(queue: QueueOnNode) -> None:
         assert follower.rest() == (0, b"begin\nend", b"")
 
 
+def test_following_ends_with_the_job_whoever_holds_its_log_open(queue: QueueOnNode) -> None:
+    left = "(trap '' TERM; echo up; exec setsid sleep 4749)"
+    until = "until pgrep -xf 'sleep 4749' >/dev/null; do :; done"
+    job = queue.submit("--grace", "60s", "-c", f"{left} & {until}; exit 3")
+    with following(queue, job) as follower:
+        code, output, _ = follower.rest()
+    assert (code, output) == (100, b"up\n")
+    queue.node.run(["pgrep", "-xf", "sleep 4749"])
+    queue.node.run(["systemctl", "kill", "--signal", "KILL", f"sysjobs-{job}"])
+
+
 def test_following_over_a_restart_of_the_daemon(queue: QueueOnNode) -> None:
     writer = Writer(queue)
     with following(queue, writer.job) as follower:
