@@ -121,16 +121,24 @@ def test_one_bad_row_spoils_nothing_else(node: Node, alice: Place) -> None:
     assert b"ok       units " in node.run(["sysjobs", "doctor"]).stdout
 
 
+# Of what is there without free pages, the last fifth is gone: the newest rows.
+CUT = f"truncate -s $(($(stat -c %s {DATABASE}) * 4 / 5)) {DATABASE}"
+DAMAGE = {
+    "cut off": CUT,
+    "zeroed": f"size=$(stat -c %s {DATABASE}); {CUT}; truncate -s $size {DATABASE}",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
 @pytest.mark.usefixtures("forgetful")
-def test_a_damaged_file_is_repaired(node: Node, alice: Place) -> None:
+def test_a_damaged_file_is_repaired(node: Node, alice: Place, damage: str) -> None:
     since = time.time()
     ended = alice.submit_many([{"command": ["echo", "x" * 500], "cpus": 0, "workdir": "/"}] * 60)
     assert alice.wait(*ended) == 0
     running = alice.start("-c", "touch up; sleep 1000")
     invocation = unit(node, running, "InvocationID")
     stop(node)
-    # Of what is there without free pages, the last fifth: the newest rows.
-    node.sh(f"sqlite3 {DATABASE} VACUUM; truncate -s $(($(stat -c %s {DATABASE}) * 4 / 5)) {DATABASE}")
+    node.sh(f"sqlite3 {DATABASE} VACUUM; {damage}")
     assert node.run(["systemctl", "start", DAEMON], check=False).returncode == 1
     said = node.journal(DAEMON, since=since)
     assert f"{DATABASE} is damaged: " in said
