@@ -106,6 +106,16 @@ def test_the_log_of_setup(queue: QueueOnNode) -> None:
     assert queue.log(failed, "--setup") == b"no\n"
 
 
+def test_why_it_ended_is_told_with_its_log(queue: QueueOnNode) -> None:
+    job = queue.submit("--name", "killed", "-c", "echo up; kill -KILL $$")
+    assert queue.wait(job) == 100
+    why = "Killed by SIGKILL, not by sysjobs; sender unknown"
+    done = queue.run("logs", str(job))
+    assert done.stdout == b"up\n"
+    assert done.stderr.decode().startswith(f"sysjobs: Job {job} FAILED_DRIVER: {why}")
+    assert why in queue.run("queue", str(job)).stdout.decode()
+
+
 def test_status(queue: QueueOnNode) -> None:
     """Its exit codes are those of SkyPilot."""
     kinds = {"true": 0, "false": 100, "sleep infinity": 101, "exit 0": 103}

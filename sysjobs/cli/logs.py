@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from sysjobs.answers import JobView
 from sysjobs.cli import outcome
 from sysjobs.cli.follow import check_there, log_path, note_end
 from sysjobs.cli.follow import follow as follow_log
@@ -22,7 +21,7 @@ from sysjobs.errors import EXIT_OK, NotFound
 @click.option("--status", is_flag=True, help="Print the job's status instead, and exit with its code.")
 @click.pass_obj
 def logs(socket: str | None, job_id: str, follow: bool, tail: int | None, setup: bool, status: bool) -> int:
-    """Print a job's log, or follow it.
+    """Print a job's log, or follow it. Why the job didn't succeed is said on stderr once it has ended.
 
     \b
     Exit codes of --status, and of -f when the job has ended:
@@ -49,16 +48,11 @@ def logs(socket: str | None, job_id: str, follow: bool, tail: int | None, setup:
             with LogFile(log_path(details, setup), tail) as log:
                 if not log.copy():
                     check_there(log, details.job, setup)
-                if log.copied == 0:
-                    _say_why_empty(details.job, setup)
+                if details.job.ended:
+                    note_end(details.job, setup_shown=setup)
+                elif log.copied == 0:
+                    note(f"{outcome.sentence(details.job)}. It has no log yet.")
                 return EXIT_OK
     except NotFound as error:
         error.exit_code = outcome.NOT_FOUND
         raise
-
-
-def _say_why_empty(job: JobView, setup: bool) -> None:
-    if not job.ended:
-        note(f"{outcome.sentence(job)}. It has no log yet.")
-    else:
-        note_end(job, setup_shown=setup)
