@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.admin_on_node import Place, cgroup, place, put_settings
+from tests.admin_on_node import Place, cgroup, place, put_settings, unit
 from tests.node import Vm
 from tests.queue_on_node import QueueOnNode
 
@@ -33,30 +33,40 @@ def test_it_is_a_whole_machine(vm: Vm) -> None:
     assert vm.run(["printf", "%s", odd], user="bob", cwd="/tmp").stdout == odd
 
 
+@pytest.fixture
+def neighbour(vm: Vm, alice: Place) -> Iterator[None]:
+    """Another job of the same user, which is to go on whatever happens to hers."""
+    job = alice.start("--cpus", "0", "-c", "touch up; exec sleep 1000")
+    invocation = unit(vm, job, "InvocationID")
+    yield
+    assert alice.show(job)["status"] == "RUNNING"
+    assert unit(vm, job, "InvocationID") == invocation
+
+
 OOM = [
-    ("the main process", ("-c", f"exec {EAT}"), "It ran", signal.SIGKILL),
-    ("a child", ("-c", f"{EAT}; exit 0"), "It ran", None),
-    ("setup", ("--setup", EAT, "true"), "Its setup ran", None),
+    (("-c", f"exec {EAT}"), "It ran", signal.SIGKILL),
+    # A child, and setup.
+    (("-c", f"{EAT}; exit 0"), "It ran", None),
+    (("--setup", EAT, "true"), "Its setup ran", None),
 ]
 
 
-@pytest.mark.parametrize(("options", "said", "by"), [row[1:] for row in OOM], ids=[row[0] for row in OOM])
-def test_a_job_that_takes_more_memory_than_it_asked_for(
-    alice: Place, options: tuple[str, ...], said: str, by: int | None
-) -> None:
-    job = alice.submit("--memory", "100M", *options)
-    assert alice.wait(job, timeout=120) == 100
-    shown = alice.show(job)
-    assert (shown["status"], shown["reason_code"]) == ("FAILED_DRIVER", "oom"), shown
-    assert re.fullmatch(
-        rf"{said} out of memory at its limit of 100M: the kernel killed 'python3', "
-        r"which had \d+(\.\d)?M in memory\. Try --memory 200M\.",
-        shown["reason"],
-    ), shown["reason"]
-    assert 95 << 20 < shown["peak_memory"] <= 100 << 20
-    assert shown["warnings"] == []
-    if by is not None:
-        assert shown["signal"] == by
+@pytest.mark.usefixtures("neighbour")
+def test_a_job_that_takes_more_memory_than_it_asked_for(alice: Place) -> None:
+    jobs = [alice.submit("--cpus", "0", "--memory", "100M", *options) for options, _, _ in OOM]
+    assert alice.wait(*jobs, timeout=120) == 100
+    for job, (_, said, by) in zip(jobs, OOM, strict=True):
+        shown = alice.show(job)
+        assert (shown["status"], shown["reason_code"]) == ("FAILED_DRIVER", "oom"), shown
+        assert re.fullmatch(
+            rf"{said} out of memory at its limit of 100M: the kernel killed 'python3', "
+            r"which had \d+(\.\d)?M in memory\. Try --memory 200M\.",
+            shown["reason"],
+        ), shown["reason"]
+        assert 95 << 20 < shown["peak_memory"] <= 100 << 20
+        assert shown["warnings"] == []
+        if by is not None:
+            assert shown["signal"] == by
 
 
 def kernel(vm: Vm, path: str, *names: str) -> list[str]:
@@ -102,6 +112,7 @@ def test_jobs_are_kept_to_cpus_of_their_own(vm: Vm, alice: Place) -> None:
     assert not any(alice.show(job)["warnings"] for job in jobs)
 
 
+@pytest.mark.usefixtures("neighbour")
 def test_a_slice_and_a_machine_without_memory(vm: Vm, alice: Place) -> None:
     slice_ = "sysjobs-u1000.slice"
     vm.run(["systemctl", "set-property", "--runtime", slice_, "MemoryMax=150M"])
