@@ -194,7 +194,13 @@ def test_what_kills_itself_is_no_oom(alice: Place) -> None:
 
 def test_memory_is_limited(vm: Vm, alice: Place) -> None:
     job = alice.start("--memory", "64M", "-c", "touch up; sleep 1000")
-    assert vm.sh(f"cat {cgroup(vm, job)}/memory.max {cgroup(vm, job)}/memory.swap.max") == f"{64 << 20}\n0\n"
+    where = cgroup(vm, job)
+    assert vm.sh(f"cat {where}/memory.max {where}/memory.swap.max") == f"{64 << 20}\n0\n"
+    # As systemd does for DisableControllers= of the slice: what could be enforced isn't.
+    vm.sh(f"echo -memory >{where}/../cgroup.subtree_control")
+    (said,) = alice.show(job)["warnings"]
+    assert said == "It isn't held to 64M of memory: memory.max is missing."
+    vm.sh(f"echo +memory >{where}/../cgroup.subtree_control")
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,8 @@ MAX_WEIGHT = 10_000
 CPU_WEIGHT = 100
 """What a CPU weighs, unless there are so many that all together would be too much."""
 
-_NONE = "max"
+_NONE, _MISSING = "max", "missing"
+"""What a limit is that is none, and one whose file isn't there, for want of its controller."""
 
 
 class Enforcement:
@@ -56,7 +57,7 @@ class Enforcement:
             limit = _read(path, "memory.max")
             if _is_more(limit, job.amount.memory):
                 yield f"It isn't held to {format_memory(job.amount.memory)} of memory: memory.max is {limit}."
-            if (swap := _read(path, "memory.swap.max")) not in ("0", None):
+            if (swap := _read(path, "memory.swap.max")) not in ("0", _MISSING):
                 yield f"It may have swap space besides its memory: memory.swap.max is {swap}."
         if "cpu" in self.controllers:
             if job.hard_cpus and _is_more(_thousandths(quota := _read(path, "cpu.max")), job.amount.cpus):
@@ -71,31 +72,31 @@ class Enforcement:
             yield f"It isn't held to {TASKS_MAX} tasks: pids.max is {tasks}."
 
 
-def _numbers(ranges: str | None) -> set[int]:
+def _numbers(ranges: str) -> set[int]:
     """'0-2,5' -> 0, 1, 2, 5."""
     found: set[int] = set()
-    for part in (ranges or "").split(",") if ranges else ():
+    for part in ranges.split(",") if ranges not in ("", _MISSING) else ():
         first, _, last = part.partition("-")
         found.update(range(int(first), int(last or first) + 1))
     return found
 
 
-def _is_more(found: str | None, asked: int) -> bool:
-    return found is None or found == _NONE or int(found) > asked
+def _is_more(found: str, asked: int) -> bool:
+    return found in (_NONE, _MISSING) or int(found) > asked
 
 
-def _thousandths(quota: str | None) -> str | None:
+def _thousandths(quota: str) -> str:
     """'50000 100000' (microseconds in each period of so many) -> '500', thousandths of a CPU."""
-    if quota is None or quota.startswith(_NONE):
-        return quota and _NONE
+    if quota == _MISSING or quota.startswith(_NONE):
+        return _NONE
     used, period = quota.split()
     return str(1000 * int(used) // int(period))
 
 
-def _read(path: str, name: str) -> str | None:
-    """What the file says; None where there is none, as without its controller."""
+def _read(path: str, name: str) -> str:
+    """What the file says, or that there is none."""
     try:
         with open(f"{path}/{name}", encoding="ascii") as file:
             return file.read().strip()
     except OSError:
-        return None
+        return _MISSING
