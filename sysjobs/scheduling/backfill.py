@@ -46,8 +46,9 @@ class Reservation:
     def without(self, grant: Grant, asked: Amount) -> Reservation | None:
         """The same where another one has that too; None where the head, which asks so much, would miss it."""
         left = self.there.take(grant)
-        missed = any(now < before for now, before in zip(left.has(asked), self.there.has(asked), strict=True))
-        return None if missed else Reservation(self.at, left)
+        before, now = self.there.has(asked), left.has(asked)
+        # What another one takes can't make more of anything.
+        return Reservation(self.at, left) if now == before else None
 
 
 def reservation(asked: Amount, free: Pool, ends: Iterable[tuple[int, Grant]]) -> Reservation:

@@ -7,7 +7,7 @@ so that the most stay whole. Several whole ones are of one model: of that which 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from sysjobs.devices import WHOLE, Device, Share, core_name, is_model
 from sysjobs.resources import Amount
@@ -52,9 +52,9 @@ class Pool:
 
     def fits(self, asked: Amount) -> bool:
         """Whether there is so much; what isn't asked for isn't missed."""
-        if asked.cpus > max(self.cpus, 0) or asked.memory > max(self.memory, 0):
+        if (asked.cpus and asked.cpus > self.cpus) or (asked.memory and asked.memory > self.memory):
             return False
-        if any(count > self.others.get(name, 0) for name, count in asked.others):
+        if asked.others and any(count > self.others.get(name, 0) for name, count in asked.others):
             return False
         return not (asked.gpus or self.cores) or self.pick(asked) is not None
 
@@ -136,12 +136,13 @@ class Pool:
             # Nor one that the settings name no more.
             changes = {name: sign * count for name, count in amount.others if name in others}
             others = {**others, **{name: others[name] + change for name, change in changes.items()}}
-        return replace(
-            self,
-            cpus=self.cpus + sign * amount.cpus,
-            memory=self.memory + sign * amount.memory,
-            parts=parts,
-            others=others,
+        return Pool(
+            self.cpus + sign * amount.cpus,
+            self.memory + sign * amount.memory,
+            self.devices,
+            self.cores,
+            parts,
+            others,
         )
 
 
