@@ -106,6 +106,9 @@ class JobDetails:
     running_at: int | None
     core_dumped: bool | None
     peak_memory: int | None
+    # Which one of how many that wait for their turn, where priorities and numbers decide.
+    position: int | None
+    pending: int | None
     invocation_id: str | None
     boot_id: str | None
     slice: str | None
@@ -135,6 +138,8 @@ class JobDetails:
             running_at=get.integer_or_none("running_at"),
             core_dumped=core_dumped if isinstance(core_dumped, bool) else None,
             peak_memory=get.integer_or_none("peak_memory"),
+            position=get.integer_or_none("position"),
+            pending=get.integer_or_none("pending"),
             invocation_id=get.text_or_none("invocation_id"),
             boot_id=get.text_or_none("boot_id"),
             slice=get.text_or_none("slice"),

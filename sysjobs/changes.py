@@ -88,6 +88,8 @@ class Changes:
         peer = exchange.peer
 
         def act(job: Job) -> Changed:
+            if job.hold is None and self.queue.waiting.is_stranded(job):
+                return self.queue.change(job, Released(from_dependencies=True)), "released"
             if job.hold is None:
                 return job, "started" if job.status.launched else "not_held"
             if job.hold.uid == 0 and not peer.is_root:

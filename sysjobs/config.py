@@ -76,6 +76,7 @@ class Settings:
     pin_cpus: bool = False
     grace: float = 30.0
     keep_failed: int = 20
+    unmet: str = "cancel"
     fair_share_half_life: float | None = None
     limits: Limits = DEFAULT_LIMITS
 
@@ -151,6 +152,7 @@ _KEYS: dict[str, dict[str, tuple[str, Callable[[object, str], Any]]]] = {
     "jobs": {
         "grace": ("grace", _text(parse_duration)),
         "keep-failed": ("keep_failed", _count(1000)),
+        "unmet-dependency": ("unmet", _choice("cancel", "hold")),
     },
     "order": {
         "fair-share-half-life": ("fair_share_half_life", _text(_half_life)),

@@ -161,7 +161,7 @@ class Daemon:
                 shares.recall(self._store.uses(now), now)
             except self._store.failure as error:
                 log.warning("what users had before can't be read, so that it doesn't count: %s", error)
-        return Rules(settings.limits, shares)
+        return Rules(settings.limits, shares, keep_unmet=settings.unmet == "hold")
 
     def _skip_ids(self) -> None:
         """Give no job the number of one that a lost database has forgotten, and whose log is there."""

@@ -87,7 +87,9 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """Nobody holds the job any more."""
+    """Nobody holds the job any more, or wants it to come after others (`from_dependencies`)."""
+
+    from_dependencies: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -192,6 +192,7 @@ class Handlers:
             self.files.log(job, setup=True) if mine and job.has_setup else None,
             warnings,
             self.engine.access,
+            self.queue.waiting.position(job),
         )
         exchange.finish({"details": details})
 

@@ -95,6 +95,8 @@ def _conditional(job: Job, event: Held | Released | Eligible | Unmet) -> Job:
         case Held(hold=hold):
             # What root holds, only root lets go.
             return replace(job, status=Status.INIT, hold=job.hold if job.hold and job.hold.uid == 0 else hold)
+        case Released(from_dependencies=True) if job.status is Status.INIT:
+            return replace(job, hold=None, conditions=replace(job.conditions, dependencies=()))
         case Released():
             return replace(job, hold=None) if job.hold else job
         case Eligible():

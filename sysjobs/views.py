@@ -52,6 +52,7 @@ def details_view(
     setup_log: str | None,
     warnings: list[str],
     access: Access,
+    position: tuple[int, int] | None = None,
 ) -> dict[str, object]:
     """Everything about a job; `payload` and `setup_log` are given to those who may know them."""
     setup, cancellation = job.setup, job.cancellation
@@ -66,6 +67,8 @@ def details_view(
             "setup_exit_code": setup.code if setup else None,
             "setup_signal": setup.signal if setup else None,
             "running_at": job.running_at,
+            "position": position[0] if position else None,
+            "pending": position[1] if position else None,
             "peak_memory": job.usage.peak_memory,
             "core_dumped": job.main.dumped if job.main and job.main.signal else None,
             "invocation_id": job.invocation_id,

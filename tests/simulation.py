@@ -17,6 +17,7 @@ from pathlib import Path
 from statistics import fmean
 
 from sysjobs.jobs import Job
+from sysjobs.limits import Limits
 from sysjobs.resources import Amount
 from sysjobs.scheduling.backfill import Rules, choose, outlook
 from sysjobs.scheduling.holdings import Holdings
@@ -86,6 +87,8 @@ def run(workload: Workload, rules: Rules = RULES) -> Course:
     """Raises AssertionError where the head of the queue is put off by one that doesn't go before it."""
     holdings = Holdings(Capacity(1000 * workload.processors, workload.memory))
     pending, course, promises = Pending(), Course(), _Promises()
+    # Limits of users and their shares make another one the head.
+    promised = rules.limits == Limits() and rules.shares is None
     jobs: dict[int, Job] = {}
     tasks = {task.id: task for task in workload.tasks}
     ends: list[tuple[int, int]] = []
@@ -99,13 +102,16 @@ def run(workload: Workload, rules: Rules = RULES) -> Course:
             jobs[following.id] = _job(following)
             pending.add(jobs[following.id])
             following = next(coming, None)
+        if rules.shares is not None:
+            rules.shares.advance(now, holdings.cpus_of_users())
         chosen: Collection[int] | None = None
         while chosen is None or len(chosen) == AT_ONCE:
             course.decisions += 1
             chosen = choose(pending, holdings, rules, now * SECOND, AT_ONCE)
             for job_id in chosen:
                 task = tasks[job_id]
-                promises.starts(task, now)
+                if promised:
+                    promises.starts(task, now)
                 course.waits[job_id] = now - task.submitted
                 course.starts.append(job_id)
                 pending.remove(job_id)
@@ -116,7 +122,7 @@ def run(workload: Workload, rules: Rules = RULES) -> Course:
         seen = outlook(pending, holdings, rules, now * SECOND)
         if seen.head is not None:
             assert seen.reserved is not None, "a job that could start waits"
-            if seen.reserved.at is not None:
+            if promised and seen.reserved.at is not None:
                 promises.made(tasks[seen.head], seen.reserved.at // SECOND)
     course.reserved = promises.count
     return course

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.admin_on_node import DAEMON, Place, kill_daemon, place
+from tests.admin_on_node import DAEMON, SETTINGS, Place, kill_daemon, place, put_settings
 from tests.node import Node
 from tests.queue_on_node import QueueOnNode
 
@@ -141,6 +141,26 @@ def test_a_chain_outlives_the_daemon(node: Node, alice: Place) -> None:
     assert alice.wait(never, last) == 103
     assert alice.file("order").split() == ["2", "3"]
     assert state(alice, last)[2] == f"Was to start after job {never} (afterok), which ended as CANCELLED."
+
+
+def test_what_can_never_be_met_is_kept_where_the_settings_say_so(node: Node, alice: Place) -> None:
+    put_settings(node, '[jobs]\nunmet-dependency = "hold"\n')
+    try:
+        failed = alice.submit(*LITTLE, "false")
+        job = alice.submit(*LITTLE, "--afterok", str(failed), "true")
+        behind = alice.submit(*LITTLE, "--afterok", str(job), "true")
+        alice.wait(failed)
+        never = f"Was to start after job {failed} (afterok), which ended as FAILED."
+        said_of_it = f"{never} `sysjobs release {job}` lets it start all the same."
+        assert state(alice, job) == ("INIT", "unmet-dependency", said_of_it)
+        kill_daemon(node)
+        assert state(alice, job) == ("INIT", "unmet-dependency", said_of_it)
+        assert state(alice, behind)[:2] == ("INIT", "dependency")
+        assert said(alice, "release", str(job)) == (0, f"Job {job} (true) is released.\n")
+        assert alice.wait(job, behind) == 0
+        assert alice.show(job)["dependencies"] == []
+    finally:
+        node.sh(f"rm -f {SETTINGS}; systemctl reload {DAEMON}")
 
 
 def test_one_of_a_name_at_a_time(node: Node, alice: Place) -> None:

@@ -32,6 +32,7 @@ READ = [
         Settings(reserve_cpus=1500, reserve_memory=1 << 30),
     ),
     ("[jobs]\ngrace = '1m30s'\nkeep-failed = 0\n", Settings(grace=90.0, keep_failed=0)),
+    ("[jobs]\nunmet-dependency = 'hold'\n", Settings(unmet="hold")),
     ("[jobs]\ngrace = 5\n", Settings(grace=5.0)),
     ("[limits]\npending-per-user = 5\n", Settings(limits=Limits(pending_per_user=5))),
     (
@@ -124,6 +125,7 @@ WRONG = [
     ),
     ("[[gpus]]\nmodel = 'L4'\nname = 'cpu7'\n", 1, "a GPU can't be called 'cpu7'."),
     ("[node]\npin-cpus = 1\n", 2, "pin-cpus is 1. It can be true or false."),
+    ("[jobs]\nunmet-dependency = 'ask'\n", 2, "unmet-dependency is 'ask'. It can be cancel or hold."),
     ("gpus = 4\n", 1, "gpus isn't a list of tables. Write [[gpus]] above each."),
     ("[node]\nreserve-gpus = 1\n", 2, "reserve-gpus is 1, not a list of texts."),
     ("cpus = 4\n", 1, f"there are no settings 'cpus'. {TABLES}"),
@@ -144,7 +146,11 @@ WRONG = [
     ("[jobs]\nkeep-failed = 1001\n", 2, "keep-failed is 1001, not a number from 0 to 1000."),
     ("[limits]\npending-per-user = -1\n", 2, "pending-per-user is -1, not a number from 0 to 10000000."),
     ("[jobs]\nkeep-failed = '5'\n", 2, "keep-failed is '5', not a number from 0 to 1000."),
-    ("[node]\ncpus = 4\n[jobs]\ncpus = 4\n", 4, "[jobs] has no setting 'cpus'. It has grace, keep-failed."),
+    (
+        "[node]\ncpus = 4\n[jobs]\ncpus = 4\n",
+        4,
+        "[jobs] has no setting 'cpus'. It has grace, keep-failed, unmet-dependency.",
+    ),
     ("jobs.cpus = 4\n", 1, "[jobs] has no setting 'cpus'."),
     ("[node]\ncpus = 4\n[ jobs ] # here\ngrace = 'x'\n", 4, "grace 'x' is not a duration."),
     ("node = {cpus = 1}\njobs = {cpus = 4}\n", 2, "[jobs] has no setting 'cpus'."),

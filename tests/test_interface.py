@@ -319,7 +319,7 @@ def test_a_job_that_has_everything_shows_everything() -> None:
     view = job_view(ENDED, log="/log", why=ENDED.reason)
     assert view.keys() == members("Job").keys() - {"exit_code"}
     details = details_view(ENDED, view, PAYLOADS[-1], "/setup.log", ["Beware."], ACCESS)
-    conditions = {"held_by", "begin_at", "dependencies"}
+    conditions = {"held_by", "begin_at", "dependencies", "position", "pending"}
     assert details.keys() == members("JobDetails").keys() - {"setup_signal", "cancel_reason"} - conditions
     assert details["devices"] == [
         {"name": "gpu0", "share": 1.0, "model": "NVIDIA L4", "uuid": "GPU-1"},
@@ -327,8 +327,10 @@ def test_a_job_that_has_everything_shows_everything() -> None:
     ]
     assert (view["gpus"], view["resources"]) == ("L4:1.25", {"licence": 2})
     assert (details["cpu_limit"], details["signal_before_limit"]) == ("hard", "USR1@60")
-    deferred = details_view(DEFERRED, job_view(DEFERRED, log=None, why=None), None, None, [], ACCESS)
+    deferred = details_view(DEFERRED, job_view(DEFERRED, log=None, why=None), None, None, [], ACCESS, (2, 3))
     assert {name: deferred[name] for name in conditions} == {
+        "position": 2,
+        "pending": 3,
         "held_by": "root",
         "begin_at": 5,
         "dependencies": ["afterok:41", "singleton:7"],

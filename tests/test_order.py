@@ -47,8 +47,15 @@ def test_the_highest_priority_starts_first(alice: Place) -> None:
     ]
     assert alice.show(jobs[0])["priority"] == -1000
     assert f"Waits behind job {jobs[3]}, the head of the queue." in alice.show(jobs[1])["reason"]
+    assert [(job["position"], job["pending"]) for job in map(alice.show, jobs)] == [
+        (4, 4),
+        (2, 4),
+        (3, 4),
+        (1, 4),
+    ]
     alice.shell("touch go")
     assert alice.wait(*jobs) == 0
+    assert alice.show(jobs[0])["position"] is None
     assert alice.file("order").split() == ["first", "second", "third", "last"]
     assert re.search(r"^Priority +1000$", alice.run("show", str(jobs[3])).stdout.decode(), re.MULTILINE)
 

@@ -10,6 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sysjobs.limits import Limits
+from sysjobs.scheduling.backfill import Rules
+from sysjobs.scheduling.fairshare import FairShares
 from tests.simulation import FIRST_COME, Task, Workload, read, run
 
 DATA = Path(__file__).parent / "data" / "small.swf"
@@ -89,3 +92,14 @@ def test_priorities(workload: Workload, chance: random.Random) -> None:
         if task.priority == 1:
             assert course.waits[task.id] <= (ahead + 1) * longest
             ahead += 1
+
+
+@given(workloads(), st.none() | st.integers(8, 12), st.none() | st.integers(1, 3), st.booleans())
+def test_everybody_starts_whatever_users_may_have(
+    workload: Workload, cpus: int | None, running: int | None, fair: bool
+) -> None:
+    """Each job feasible: others hold it up, one after the other, and never for good."""
+    limits = Limits(cpus_per_user=None if cpus is None else 1000 * cpus, running_per_user=running)
+    course = run(workload, Rules(limits, FairShares(10.0) if fair else None))
+    assert course.waits.keys() == {task.id for task in workload.tasks}
+    assert max(course.waits.values()) <= sum(task.runs for task in workload.tasks)

@@ -32,6 +32,8 @@ def hold(socket: str | None, ids: tuple[str, ...]) -> int:
 def release(socket: str | None, ids: tuple[str, ...]) -> int:
     """Let jobs go on that were held, and print what became of each.
 
+    So can one go on that was to come after what never can be, where the settings have it kept.
+
     Exits with 1 if one isn't there, has started or ended, or is somebody else's, or held by root.
 
     \b

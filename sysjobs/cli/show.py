@@ -46,6 +46,7 @@ def describe(details: JobDetails, now: int | None = None) -> list[tuple[str, str
         ("User", f"{job.user} ({job.uid})"),
         ("Status", job.status),
         ("Reason", job.reason or ""),
+        ("Position", "" if details.position is None else f"{details.position} of {details.pending}"),
         ("Exit", exit_text(job.exit_code, job.signal, bool(details.core_dumped))),
         ("Setup's exit", exit_text(details.setup_exit_code, details.setup_signal, False)),
         ("Cancelled by", details.cancelled_by or ""),

@@ -34,6 +34,8 @@ class Rules:
     limits: Limits = field(default_factory=Limits)
     shares: FairShares | None = None
     looks: int = LOOKS
+    keep_unmet: bool = False
+    """Whether a job stays that is to come after what can never be."""
 
 
 @dataclass(frozen=True, slots=True)

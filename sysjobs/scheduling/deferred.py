@@ -30,6 +30,8 @@ class Deferred:
         # Until when they wait (microseconds since 1970).
         self._begin: list[tuple[int, int]] = []
         self._has_begun: set[int] = set()
+        # Those that are kept though something that was to come before them never can, and what.
+        self._stranded: dict[int, Reason] = {}
         # Those to look at, and of each the dependencies for which something has changed.
         self._touched: dict[int, dict[Dependency, None]] = {}
         # The same, of others that couldn't be read: to be looked at the next time.
@@ -38,14 +40,16 @@ class Deferred:
     def __len__(self) -> int:
         return len(self._jobs)
 
-    def __contains__(self, job_id: int) -> bool:
-        return job_id in self._jobs
+    def get(self, job_id: int) -> Job | None:
+        return self._jobs.get(job_id)
 
     def of_user(self, uid: int) -> int:
         return self._counts[uid]
 
     def put(self, job: Job) -> None:
         """One that is deferred, or was and has changed."""
+        if (known := self._jobs.get(job.id)) is not None and known.conditions != job.conditions:
+            self.discard(job.id)
         if job.id not in self._jobs:
             self._counts[job.uid] += 1
             self._open[job.id] = {}
@@ -68,6 +72,7 @@ class Deferred:
         self._counts[job.uid] -= 1
         self._touched.pop(job_id, None)
         self._unread.pop(job_id, None)
+        self._stranded.pop(job_id, None)
         self._has_begun.discard(job_id)
         for dependency in self._open.pop(job_id):
             self._leave(job_id, dependency.job_id)
@@ -89,14 +94,20 @@ class Deferred:
     def _open_on(self, job_id: int, other_id: int) -> dict[Dependency, None]:
         return {each: None for when in When if (each := Dependency(when, other_id)) in self._open[job_id]}
 
+    def is_stranded(self, job_id: int) -> bool:
+        return job_id in self._stranded
+
     def next_begin(self) -> int | None:
         """When the next one may begin, in microseconds since 1970."""
         while self._begin and self._begin[0][1] not in self._jobs:
             heappop(self._begin)
         return self._begin[0][0] if self._begin else None
 
-    def verdicts(self, now: int, look_up: LookUp) -> Iterator[tuple[Job, Event]]:
-        """Those that may wait for their turn now, or never may; what comes of that is looked at too."""
+    def verdicts(self, now: int, look_up: LookUp, *, keep: bool = False) -> Iterator[tuple[Job, Event]]:
+        """Those that may wait for their turn now, or never may; what comes of that is looked at too.
+
+        With `keep` those that never may stay as they are.
+        """
         while (begin := self.next_begin()) is not None and begin <= now:
             job_id = heappop(self._begin)[1]
             self._has_begun.add(job_id)
@@ -115,7 +126,11 @@ class Deferred:
         while self._touched:
             # Not the first, which a dict finds by going over all that were there before it.
             job_id, _ = next_one = self._touched.popitem()
-            event = self._unmet(*next_one, now, look_up_once) or self._verdict(self._jobs[job_id], now)
+            event: Event | None = self._unmet(*next_one, now, look_up_once)
+            if keep and isinstance(event, Unmet) and event.outcome.reason is not None:
+                self._stranded[job_id] = event.outcome.reason
+                continue
+            event = event or self._verdict(self._jobs[job_id], now)
             if event is not None:
                 yield self._jobs[job_id], event
 
@@ -164,6 +179,9 @@ class Deferred:
         if job.hold is not None:
             by = "its owner" if job.hold.uid == job.uid else job.hold.user
             return Reason("held", f"Held by {by}; `sysjobs release {job.id}` lets it go on.")
+        if (never := self._stranded.get(job.id)) is not None:
+            text = f"{never.text} `sysjobs release {job.id}` lets it start all the same."
+            return Reason("unmet-dependency", text)
         if (dependency := next(iter(self._open.get(job.id, ())), None)) is not None:
             return Reason("dependency", f"Waits for job {dependency.job_id} to {_TO[dependency.when]}.")
         if (begin_at := job.conditions.begin_at) is not None and begin_at > now:

@@ -71,6 +71,13 @@ class _Line:
         at = self._there(bisect_right(self._ids, job_id))
         return self._ids[at] if at < len(self._ids) else None
 
+    def before(self, priority: int, job_id: int) -> int:
+        """How many of it stand before a job of this priority."""
+        if self.kind.priority != priority:
+            return self.there if self.kind.priority > priority else 0
+        ids = self._ids[self._first : bisect_left(self._ids, job_id)]
+        return sum(self._lines.get(each) is self for each in ids)
+
     def _there(self, at: int) -> int:
         while at < len(self._ids) and self._lines.get(self._ids[at]) is not self:
             at += 1
@@ -170,6 +177,11 @@ class Pending:
                 del self._lines[line.kind]
         if not self._counts[uid]:
             del self._counts[uid], self._firsts[uid]
+
+    def position(self, job_id: int) -> int:
+        """Which one in order it is, from 1 on: a look at all lines, and at those of its priority whole."""
+        priority = self._of[job_id].kind.priority
+        return 1 + sum(line.before(priority, job_id) for line in self._lines.values())
 
     def of_user(self, uid: int) -> int:
         """How many are this user's."""

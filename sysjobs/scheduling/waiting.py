@@ -72,13 +72,12 @@ class Waiting:
         self._dependencies.clear()
         self._seen = None
 
-    def _is_there(self, job: Job) -> bool:
-        return job.id in self._jobs or job.id in self._deferred
-
     def put(self, job: Job) -> None:
         """Where its status says: one that has come, or has changed."""
-        if not self._is_there(job):
-            self._dependencies[job.uid] += len(job.conditions.dependencies)
+        known = self._jobs.get(job.id) or self._deferred.get(job.id)
+        self._dependencies[job.uid] += len(job.conditions.dependencies)
+        if known is not None:
+            self._dependencies[job.uid] -= len(known.conditions.dependencies)
         if job.status is Status.INIT:
             self._discard_pending(job)
             self._deferred.put(job)
@@ -89,8 +88,8 @@ class Waiting:
         self._seen = None
 
     def discard(self, job: Job) -> None:
-        if self._is_there(job):
-            self._dependencies[job.uid] -= len(job.conditions.dependencies)
+        if (known := self._jobs.get(job.id) or self._deferred.get(job.id)) is not None:
+            self._dependencies[job.uid] -= len(known.conditions.dependencies)
         self._discard_pending(job)
         self._deferred.discard(job.id)
 
@@ -105,7 +104,7 @@ class Waiting:
 
     def verdicts(self, look_up: LookUp) -> Iterator[tuple[Job, Event]]:
         """Deferred jobs that something is to become of now."""
-        return self._deferred.verdicts(self._clock.now(), look_up)
+        return self._deferred.verdicts(self._clock.now(), look_up, keep=self.rules.keep_unmet)
 
     def admit(self, new: NewJob, holdings: Holdings) -> None:
         """Raise Refused for one that can't be here, Unavailable where there is no room."""
@@ -124,6 +123,10 @@ class Waiting:
                 "Have one job come after many, and the others after that one.",
                 code="too-many",
             )
+
+    def is_stranded(self, job: Job) -> bool:
+        """Whether it is to come after what can never be, and is kept."""
+        return self._deferred.is_stranded(job.id)
 
     def of_user(self, uid: int) -> int:
         """How many of them are this user's."""
@@ -159,6 +162,15 @@ class Waiting:
             return again
         begins = self._clock.monotonic() + max(begin - self._clock.now(), 0)
         return begins if again is None else min(again, begins)
+
+    def position(self, job: Job) -> tuple[int, int] | None:
+        """Which one of how many that wait for their turn, by priority and number; None for another job.
+
+        Where users have shares, those decide.
+        """
+        if job.id not in self._jobs or self.rules.shares is not None:
+            return None
+        return self._pending.position(job.id), len(self._pending)
 
     def why(self, job: Job, holdings: Holdings) -> Reason:
         """What one of them waits for."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Any
 
-from sysjobs.conditions import Conditions, Hold, load_dependencies
+from sysjobs.conditions import Conditions, Hold, dump_dependencies, load_dependencies
 from sysjobs.devices import dump_shares, load_shares
 from sysjobs.jobs import Cancellation, Exit, Job, Notice, Reason, Status, Usage
 from sysjobs.payload import Payload, load_payload
@@ -171,6 +171,7 @@ def changeable(job: Job) -> dict[str, object]:
         "timed_out": job.timed_out,
         "kill_at": job.kill_at,
         "noticed": job.noticed,
+        "dependencies": dump_dependencies(job.conditions.dependencies),
         "held_uid": job.hold and job.hold.uid,
         "held_user": job.hold and job.hold.user,
     }
