@@ -121,6 +121,9 @@ class JobDetails:
     devices: list[DeviceShare]
     cpu_limit: str | None
     signal_before_limit: str | None
+    sent_signal: int | None
+    sent_by: str | None
+    sent_at: int | None
 
     @classmethod
     def from_wire(cls, raw: object) -> JobDetails:
@@ -152,13 +155,16 @@ class JobDetails:
             devices=[DeviceShare.from_wire(each) for each in get.values.get("devices") or ()],
             cpu_limit=get.text_or_none("cpu_limit"),
             signal_before_limit=get.text_or_none("signal_before_limit"),
+            sent_signal=get.integer_or_none("sent_signal"),
+            sent_by=get.text_or_none("sent_by"),
+            sent_at=get.integer_or_none("sent_at"),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeResult:
-    """What became of one job: `outcome` is cancelled, cancelling, held, released, not_held, held_by_root,
-    started, ended or denied."""
+    """What became of one job: `outcome` is cancelled, cancelling, held, released, signalled, not_held,
+    held_by_root, waits, sets_up, started, ended or denied."""
 
     id: int
     name: str

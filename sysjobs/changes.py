@@ -1,4 +1,4 @@
-"""Calls that change jobs: cancel, hold, release. Each tells what became of every job that was meant."""
+"""Calls that change jobs, or send them signals. Each tells what became of every job that was meant."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from sysjobs.conditions import Hold
 from sysjobs.errors import Denied, Refused
-from sysjobs.events import CancelRequested, Held, Released
-from sysjobs.jobs import Cancellation, Job
+from sysjobs.events import CancelRequested, Held, Released, SignalWanted
+from sysjobs.jobs import Cancellation, Job, Sent, Status
 from sysjobs.peer import Peer
 from sysjobs.ports import Clock
 from sysjobs.protocol import Call, Params
@@ -16,6 +16,7 @@ from sysjobs.queue import Queue
 from sysjobs.resources import parse_duration
 from sysjobs.selection import bounded, jobs_of, select
 from sysjobs.server import Exchange
+from sysjobs.signalnames import signal_number
 from sysjobs.store import Store
 
 MAX_CHANGED = 100_000
@@ -35,6 +36,7 @@ class Changes:
             "io.sysjobs.Cancel": self.cancel,
             "io.sysjobs.Hold": self.hold,
             "io.sysjobs.Release": self.release,
+            "io.sysjobs.Signal": self.signal,
         }
 
     def cancel(self, exchange: Exchange, call: Call) -> None:
@@ -98,6 +100,26 @@ class Changes:
 
         self._change_named(exchange, ids, act)
 
+    def signal(self, exchange: Exchange, call: Call) -> None:
+        params = Params(call.parameters, frozenset(("ids", "signal", "everybody")))
+        ids, name = _needed(bounded(params.texts("ids"))), params.required_text("signal")
+        number = signal_number(name.strip().upper())
+        if number is None:
+            raise Refused(
+                f"{name!r:.80} is no signal.", "Give one such as USR1, INT or 10; `kill -l` lists them.",
+                code="bad-signal",
+            )  # fmt: skip
+        sent = Sent(number, _name(exchange.peer), self.clock.now(), params.flag("everybody"))
+
+        def act(job: Job) -> Changed:
+            if job.waits:
+                return job, "waits"
+            if job.status is Status.SETTING_UP and not sent.everybody:
+                return job, "sets_up"
+            return self.queue.change(job, SignalWanted(sent)), "signalled"
+
+        self._change_named(exchange, ids, act)
+
     def _change_named(self, exchange: Exchange, ids: list[str], act: Callable[[Job], Changed]) -> None:
         peer = exchange.peer
         chosen, missing = select(peer, ids, self.queue.jobs, self.store)
@@ -125,7 +147,10 @@ class Changes:
 
 
 def _only_ids(call: Call) -> list[str]:
-    ids = bounded(Params(call.parameters, frozenset(("ids",))).texts("ids"))
+    return _needed(bounded(Params(call.parameters, frozenset(("ids",))).texts("ids")))
+
+
+def _needed(ids: list[str] | None) -> list[str]:
     if not ids:
         raise Refused("No jobs were named.", "Give ids.", code="no-ids")
     return ids

@@ -17,52 +17,30 @@ import os
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
-from sysjobs.connection import Connection, Lost, NotListening, Patience, Unknown, parameters, request
+from sysjobs.caller import Caller
+from sysjobs.connection import Connection, Lost, NotListening, Patience, request
 from sysjobs.context import capture, resolve_workdir, wire_env, wire_text, wire_time
-from sysjobs.errors import Refused, SysjobsError, Unreachable
-from sysjobs.wire import WireError, encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from sysjobs.answers import Changed, JobDetails, JobView, Listing, NodeState, ReportRow, View
+    from sysjobs.answers import Changed, JobDetails, JobView, Listing, NodeState, ReportRow
 
     Text = str | bytes
     Replies = Sequence[dict[str, Any]]
 
-DEFAULT_SOCKET = "/run/sysjobs/io.sysjobs"
 
-# A daemon that restarts under socket activation keeps its socket: a refused connect is no restart for long.
-_CONNECT_PATIENCE = 1.0
-_LOST_PATIENCE = 10.0
-_WATCH_PATIENCE = 60.0
-_VERSION_PATIENCE = 5.0
+class Client(Caller):
+    """What can be asked of sysjobsd; see `Caller` for how."""
 
-
-class Client:
-    """A connection to sysjobsd, made at the first call and made anew when the daemon restarts.
-
-    `socket` is the daemon's socket ($SYSJOBS_SOCKET, else the system's), `timeout` how many seconds an
-    answer may take.
-    """
-
-    def __init__(self, socket: str | None = None, *, timeout: float = 60.0) -> None:
-        self.socket = socket or os.environ.get("SYSJOBS_SOCKET") or DEFAULT_SOCKET
-        self.timeout = timeout
-        self.warnings: list[str] = []
-        self._connection: Connection | None = None
+    _WATCH_PATIENCE = 60.0
 
     def __enter__(self) -> Client:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
 
     def submit(
         self,
@@ -203,6 +181,10 @@ class Client:
         """Lets jobs go on that were held."""
         return self._change("Release", ids, {})
 
+    def signal(self, ids: Iterable[int | str], signal: str, *, everybody: bool = False) -> Changed:
+        """Sends a signal ("USR1") to the main process of jobs that run, or to all of their processes."""
+        return self._change("Signal", ids, {"signal": signal, "everybody": everybody or None})
+
     def _change(self, method: str, ids: Iterable[int | str] | None, more: Mapping[str, object]) -> Changed:
         from sysjobs.answers import Changed, ChangeResult
 
@@ -259,7 +241,7 @@ class Client:
 
         wanted = self._resolve([str(job_id) for job_id in ids])
         seen: dict[int, JobView] = {}
-        patience = Patience(_CONNECT_PATIENCE)
+        patience = Patience(self._CONNECT_PATIENCE)
         while True:
             try:
                 with Connection(self.socket, self.timeout) as connection:
@@ -269,7 +251,7 @@ class Client:
                             yield None
                             continue
                         job = self._view(JobView, self._parameters(message, "Watch").get("job"))
-                        patience = Patience(_WATCH_PATIENCE)
+                        patience = Patience(self._WATCH_PATIENCE)
                         if seen.get(job.id) != job:
                             seen[job.id] = job
                             yield job
@@ -277,7 +259,7 @@ class Client:
             except NotListening as error:
                 failure: Exception = error
             except Lost as error:
-                patience = patience.at_least(_LOST_PATIENCE)
+                patience = patience.at_least(self._LOST_PATIENCE)
                 failure = error
             pause = patience.next_pause()
             if pause is None:
@@ -310,86 +292,6 @@ class Client:
                 found = self.list([text], limit=0)
                 resolved += [str(job_id) for job_id in [*(job.id for job in found.jobs), *found.damaged]]
         return resolved
-
-    def _call(self, method: str, values: Mapping[str, object], *, more: bool = False) -> Replies:
-        """Makes a call, again if the connection breaks: each is safe to repeat."""
-        message = request(method, values, more=more)
-        patience = Patience(_CONNECT_PATIENCE)
-        while True:
-            try:
-                return [self._parameters(answer, method) for answer in self._exchange(message)]
-            except NotListening as error:
-                failure: Exception = error
-            except Lost as error:
-                patience = patience.at_least(_LOST_PATIENCE)
-                failure = error
-            if not patience.wait():
-                raise self._gone(failure)
-
-    def _exchange(self, message: bytes) -> Replies:
-        if self._connection is None:
-            self._connection = Connection(self.socket, self.timeout)
-        messages: list[dict[str, Any]] = []
-        try:
-            self._connection.send(message)
-            while not messages or messages[-1].get("continues"):
-                answer = self._connection.receive()
-                assert answer is not None
-                messages.append(answer)
-        except BaseException:
-            # The rest of this answer must not be taken for that of the next call.
-            self.close()
-            raise
-        return messages
-
-    def _view(self, kind: type[View], raw: object) -> View:
-        try:
-            return kind.from_wire(raw)
-        except WireError as error:
-            raise self._unexpected(str(error)) from None
-
-    def _views(self, kind: type[View], raw: object) -> Iterator[View]:
-        if not isinstance(raw, list):
-            raise self._unexpected("an array is missing")
-        return (self._view(kind, item) for item in raw)
-
-    def _parameters(self, message: dict[str, object], method: str) -> dict[str, Any]:
-        try:
-            return parameters(message, method, self.socket)
-        except Unknown as unknown:
-            from sysjobs.versions import advice, described
-
-            daemon = self._daemon_version()
-            raise Refused(
-                f"{described(daemon)} {unknown}.", advice(daemon), code="version-mismatch"
-            ) from None
-
-    def _unexpected(self, what: str) -> Unreachable:
-        from sysjobs.versions import advice, described
-
-        daemon = self._daemon_version()
-        return Unreachable(
-            f"The answer of {described(daemon)} makes no sense: {what}.", advice(daemon), code="bad-answer"
-        )
-
-    def _daemon_version(self) -> str:
-        """What runs there, which need not be what is installed; empty if it doesn't say."""
-        try:
-            with Connection(self.socket, min(self.timeout, _VERSION_PATIENCE)) as connection:
-                connection.send(encode({"method": "org.varlink.service.GetInfo"}))
-                info = parameters(connection.receive() or {}, "GetInfo", self.socket)
-        except (SysjobsError, Lost, Unknown):
-            return ""
-        return str(info.get("version") or "")
-
-    def _gone(self, failure: Exception) -> Unreachable:
-        if isinstance(failure, Unreachable):
-            return failure
-        return Unreachable(
-            f"sysjobsd at {self.socket} ended each time before it answered, or can't start: {failure}.",
-            "See why, systemctl status sysjobsd, or check --socket and SYSJOBS_SOCKET.",
-            code="broken-off",
-        )
 
 
 def _damaged(replies: Replies) -> list[int]:

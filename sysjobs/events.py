@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sysjobs.conditions import Hold
 from sysjobs.devices import Share
-from sysjobs.jobs import Cancellation, Outcome
+from sysjobs.jobs import Cancellation, Outcome, Sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,22 @@ class CancelRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class SignalWanted:
+    """Somebody wants a signal sent to the job."""
+
+    sent: Sent
+
+
+@dataclass(frozen=True, slots=True)
+class SignalSent:
+    """What somebody wanted was sent."""
+
+
+@dataclass(frozen=True, slots=True)
 class Noticed:
-    """Its signal before the time limit was sent."""
+    """Its signal before the time limit is due."""
+
+    at: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +120,6 @@ class Unmet:
 
 
 Event = (
-    Launched | Started | RunningSince | Ended | NotStarted | CancelRequested | Noticed | TimeLimitReached
-    | GraceBegan | Held | Released | Eligible | Unmet
+    Launched | Started | RunningSince | Ended | NotStarted | CancelRequested | SignalWanted | SignalSent
+    | Noticed | TimeLimitReached | GraceBegan | Held | Released | Eligible | Unmet
 )  # fmt: skip

@@ -122,6 +122,20 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True)
+class Sent:
+    """The last signal that somebody had sent to the job, and whether that is still to be done.
+
+    `everybody`: to all of its processes, not to the main one alone.
+    """
+
+    signal: int
+    user: str
+    at: int
+    everybody: bool = False
+    due: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """One job as the queue knows it. Its command and environment stay in the database (see `store`)."""
 
@@ -160,6 +174,7 @@ class Job:
     # What was done to it.
     cancellation: Cancellation | None = None
     noticed: bool = False
+    sent: Sent | None = None
     timed_out: bool = False
     kill_at: int | None = None
 

@@ -21,6 +21,8 @@ from sysjobs.events import (
     Noticed,
     NotStarted,
     Released,
+    SignalSent,
+    SignalWanted,
     TimeLimitReached,
 )
 from sysjobs.jobs import Job, Outcome, Reason, Status
@@ -88,7 +90,7 @@ class Queue:
         self._remember(job)
         return job.id
 
-    def change(self, job: Job, wish: CancelRequested | Held | Released) -> Job:
+    def change(self, job: Job, wish: CancelRequested | Held | Released | SignalWanted) -> Job:
         """The job after somebody's wish."""
         return self._apply(job, wish)
 
@@ -143,6 +145,8 @@ class Queue:
             self._set_timers(job)
             if job.ending:
                 self._batch.when_written(job, self._terminate, job.id)
+            elif job.sent is not None and job.sent.due:
+                self._batch.when_written(job, self._send, job.id)
         self.tick()
 
     def check(self, tell: Callable[[Job], None] = lambda job: None) -> None:
@@ -204,7 +208,7 @@ class Queue:
             elif job.kill_at is not None and job.kill_at <= now:
                 self._batch.when_written(job, self._kill, job_id)
             elif job.notice_at is not None and job.notice_at <= now:
-                self._batch.when_written(job, self._notify, job_id)
+                self._apply(job, Noticed(self._clock.now()))
             elif job.deadline is not None and job.deadline <= now:
                 self._apply(job, TimeLimitReached(now + int(job.grace * 1_000_000)))
         if weights := self.holdings.weights.due(now):
@@ -244,6 +248,8 @@ class Queue:
             self._batch.do(self._start, changed)
         elif changed.kill_at is not None and job.kill_at is None:
             self._batch.do(self._terminate, job.id)
+        elif changed.sent is not None and changed.sent.due:
+            self._batch.do(self._send, job.id)
         self._graces.note(job, changed, self._clock.monotonic())
         if changed.status.terminal and not job.status.launched:
             self._forget(changed)
@@ -301,12 +307,11 @@ class Queue:
             self._engine.kill(job)
             self.observed(self._engine.observe(job))
 
-    def _notify(self, job_id: int) -> None:
-        """The signal before the time limit: sent again rather than missed, where it isn't recorded."""
-        job = self.jobs.get(job_id)
-        if job is not None and job.notice is not None and job.notice_at is not None:
-            self._engine.notify(job, job.notice.signal)
-            self._apply(job, Noticed())
+    def _send(self, job_id: int) -> None:
+        """What somebody wanted sent: again where its record is lost."""
+        if (job := self.jobs.get(job_id)) and job.sent and job.sent.due and job.status.launched:
+            self._engine.signal(job, job.sent.signal, everybody=job.sent.everybody)
+            self._apply(job, SignalSent())
 
     def _release(self, job: Job) -> None:
         seen = self._engine.release(job)

@@ -16,11 +16,13 @@ from sysjobs.events import (
     NotStarted,
     Released,
     RunningSince,
+    SignalSent,
+    SignalWanted,
     Started,
     TimeLimitReached,
     Unmet,
 )
-from sysjobs.jobs import Cancellation, Exit, Job, Outcome, Reason, Status
+from sysjobs.jobs import Cancellation, Job, Outcome, Reason, Sent, Status
 from sysjobs.resources import format_duration
 
 
@@ -59,8 +61,14 @@ def transition(job: Job, event: Event) -> Job:
             return replace(job, invocation_id=invocation_id)
         case RunningSince(at=at):
             return replace(job, status=Status.RUNNING, running_at=job.running_at or at)
-        case Noticed():
-            return replace(job, noticed=True)
+        case SignalWanted(sent=sent):
+            return replace(job, sent=sent)
+        case SignalSent():
+            return replace(job, sent=replace(job.sent, due=False)) if job.sent is not None else job
+        case Noticed(at=at):
+            if job.notice is None or job.noticed:
+                return job
+            return replace(job, noticed=True, sent=Sent(job.notice.signal, "--signal", at))
         case TimeLimitReached(kill_at=kill_at):
             if job.timed_out:
                 return job
@@ -81,6 +89,7 @@ def transition(job: Job, event: Event) -> Job:
                 invocation_id=None,
                 running_at=None,
                 noticed=False,
+                sent=None,
                 timed_out=False,
                 kill_at=None,
             )
@@ -140,8 +149,11 @@ def _end(job: Job, at: int, outcome: Outcome, monotonic: int | None = None) -> J
     elif job.timed_out and job.time_limit is not None and not _is_external(outcome):
         status = Status.FAILED_SETUP if job.running_at is None and job.has_setup else Status.FAILED
         reason = Reason("time-limit", f"Ran into its time limit of {format_duration(job.time_limit)}.")
-    elif job.noticed and job.notice is not None and outcome.main == Exit(signal=job.notice.signal):
-        reason = Reason("signal", f"Ended by {outcome.main}, which it was sent before its time limit.")
+    elif job.sent is not None and _is_by(outcome, job.sent.signal):
+        # Whoever sends SIGKILL means the program to end, and is known.
+        status = Status.FAILED
+        ago = format_duration(max(at - job.sent.at, 0) / 1_000_000)
+        reason = Reason("signal", f"Ended by {outcome.main}, which {job.sent.user} had sent {ago} before.")
     elif status is Status.FAILED_SETUP and not job.has_setup:
         # A setup of somebody else's: an administrator's drop-in for all services.
         status = Status.FAILED_DRIVER
@@ -157,6 +169,12 @@ def _end(job: Job, at: int, outcome: Outcome, monotonic: int | None = None) -> J
         kill_at=None,
         hold=None,
     )
+
+
+def _is_by(outcome: Outcome, signal: int) -> bool:
+    """Whether nothing but this signal ended it, whose sender systemd doesn't know."""
+    ended_so = outcome.main is not None and outcome.main.signal == signal
+    return ended_so and outcome.reason is not None and outcome.reason.code in ("signal", "killed")
 
 
 def _is_external(outcome: Outcome) -> bool:

@@ -81,6 +81,9 @@ def details_view(
             "begin_at": job.conditions.begin_at,
             "devices": [_device(share, access) for share in job.shares] or None,
             "cpu_limit": "hard" if job.hard_cpus else None,
+            "sent_signal": job.sent.signal if job.sent else None,
+            "sent_by": job.sent.user if job.sent else None,
+            "sent_at": job.sent.at if job.sent else None,
             "signal_before_limit": str(job.notice) if job.notice else None,
             "dependencies": [str(each) for each in job.conditions.dependencies] or None,
         }

@@ -23,11 +23,13 @@ from sysjobs.events import (
     NotStarted,
     Released,
     RunningSince,
+    SignalSent,
+    SignalWanted,
     Started,
     TimeLimitReached,
     Unmet,
 )
-from sysjobs.jobs import Cancellation, Job, Outcome, Reason, Status
+from sysjobs.jobs import Cancellation, Job, Outcome, Reason, Sent, Status
 from sysjobs.payload import NewJob, Payload
 from sysjobs.resources import Amount
 from sysjobs.scheduling.holdings import Holdings
@@ -126,7 +128,9 @@ events: st.SearchStrategy[Event] = st.one_of(
     st.builds(RunningSince, at=times),
     st.builds(Ended, at=times, outcome=outcomes),
     st.builds(NotStarted),
-    st.just(Noticed()),
+    st.builds(Noticed, at=times),
+    st.builds(SignalWanted, st.builds(Sent, st.sampled_from([9, 10]), st.just("bob"), times)),
+    st.just(SignalSent()),
     st.builds(
         CancelRequested,
         cancellation=st.builds(

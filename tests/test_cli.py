@@ -27,7 +27,7 @@ REPO = Path(__file__).resolve().parent.parent
 
 @pytest.fixture
 def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
-    monkeypatch.setattr(client_module, "_CONNECT_PATIENCE", 0.1)
+    monkeypatch.setattr(client_module.Client, "_CONNECT_PATIENCE", 0.1)
     daemon = Daemon()
     with Server(tmp_path / "socket", daemon) as server:
         monkeypatch.setenv("SYSJOBS_SOCKET", server.path)
@@ -337,5 +337,5 @@ def test_submit_imports_little(daemon: Daemon) -> None:
     ours = {name.removeprefix("sysjobs.") for name in done.stderr.split()} - others
     assert ours <= {
         "sysjobs", "cli", "cli.app", "cli.output", "cli.submit",
-        "client", "connection", "context", "environment", "errors", "wire",
+        "caller", "client", "connection", "context", "environment", "errors", "wire",
     }  # fmt: skip

@@ -21,9 +21,9 @@ from tests.jobs import job
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_module, "_CONNECT_PATIENCE", 0.1)
-    monkeypatch.setattr(client_module, "_LOST_PATIENCE", 0.3)
-    monkeypatch.setattr(client_module, "_WATCH_PATIENCE", 0.3)
+    monkeypatch.setattr(client_module.Client, "_CONNECT_PATIENCE", 0.1)
+    monkeypatch.setattr(client_module.Client, "_LOST_PATIENCE", 0.3)
+    monkeypatch.setattr(client_module.Client, "_WATCH_PATIENCE", 0.3)
 
 
 @pytest.fixture
@@ -220,7 +220,7 @@ def test_other_kind_of_socket(path: Path) -> None:
 
 
 def test_daemon_that_comes_up_meanwhile(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_module, "_CONNECT_PATIENCE", 5)
+    monkeypatch.setattr(client_module.Client, "_CONNECT_PATIENCE", 5)
     ids: list[int] = []
     with Client(str(path)) as client:
         thread = threading.Thread(target=lambda: ids.append(client.submit(["true"])))

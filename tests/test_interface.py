@@ -16,7 +16,7 @@ from sysjobs.config import Settings
 from sysjobs.devices import Access, Device, Share
 from sysjobs.errors import WIRE_ERRORS
 from sysjobs.handlers import Handlers
-from sysjobs.jobs import Exit, Job, Notice, Reason, Status, Usage
+from sysjobs.jobs import Exit, Job, Notice, Reason, Sent, Status, Usage
 from sysjobs.payload import Payload
 from sysjobs.protocol import Call, ProtocolError, error_reply
 from sysjobs.resources import Amount
@@ -285,6 +285,7 @@ ENDED = queued(
     shares=(Share("gpu0", 1000), Share("gone", 250)),
     hard_cpus=True,
     notice=Notice(10, 60.0),
+    sent=Sent(10, "bob", 7),
 )
 ACCESS = Access({"gpu0": Device("gpu0", "NVIDIA L4", "GPU-1")})
 DEFERRED = queued(

@@ -64,7 +64,7 @@ LAYERS: dict[str, list[set[str]]] = {
         },
     ],
     "edges": [
-        {"sysjobs.client", "sysjobs.connection", "sysjobs.context", "sysjobs.versions"},
+        {"sysjobs.caller", "sysjobs.client", "sysjobs.connection", "sysjobs.context", "sysjobs.versions"},
         {"sysjobs.capacity", "sysjobs.gpus"},
         {"sysjobs.service"},
         {"sysjobs.listener"},

@@ -322,6 +322,11 @@ IMPOSSIBLE = [
     (1, "notice_signal = 65, notice_before = 1.0", "notice_signal BETWEEN 1 AND 64"),
     (1, "notice_signal = 10", "(notice_before IS NULL) = (notice_signal IS NULL)"),
     (RUNNING, "noticed = 2", "noticed IN (0, 1)"),
+    (RUNNING, "sent_signal = 65, sent_user = 'x', sent_at = 7", "sent_signal BETWEEN 1 AND 64"),
+    (RUNNING, "sent_user = 'x'", "(sent_user IS NULL) = (sent_signal IS NULL)"),
+    (RUNNING, "sent_at = 7", "(sent_at IS NULL) = (sent_signal IS NULL)"),
+    (RUNNING, "sent_everybody = 2", "sent_everybody IN (0, 1)"),
+    (RUNNING, "sent_due = 2", "sent_due IN (0, 1)"),
     (1, "held_uid = 0, held_user = 'root'", "held_uid IS NULL OR status = 'INIT'"),
     (0, "held_uid = 0", "(held_uid IS NULL) = (held_user IS NULL)"),
 ]

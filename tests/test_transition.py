@@ -23,6 +23,8 @@ from sysjobs.events import (
     NotStarted,
     Released,
     RunningSince,
+    SignalSent,
+    SignalWanted,
     Started,
     TimeLimitReached,
     Unmet,
@@ -36,6 +38,7 @@ from sysjobs.jobs import (
     Notice,
     Outcome,
     Reason,
+    Sent,
     Status,
     unit_name,
 )
@@ -63,19 +66,19 @@ EVENTS: list[Event] = [
     Released(),
     Eligible(),
     Unmet(NOW + 2, Outcome(Status.CANCELLED, Reason("dependency", "Never."))),
-    Noticed(),
+    Noticed(NOW + 2),
 ]
 # The status after each of EVENTS; a dot where nothing at all changes.
 TABLE = """
-INIT            .       .          .       .      .       CANCELLED  .          . INIT . PENDING CANCELLED .
-PENDING         RUNNING .          .       .      .       CANCELLED  .          . INIT . .       .  .
-SETTING_UP      .       SETTING_UP RUNNING FAILED PENDING SETTING_UP SETTING_UP . .    . .       .  SETTING_UP
-RUNNING         .       RUNNING    RUNNING FAILED PENDING RUNNING    RUNNING    . .    . .       .  RUNNING
-SUCCEEDED       .       .          .       .      .       .          .          . .    . .       .  .
-FAILED          .       .          .       .      .       .          .          . .    . .       .  .
-FAILED_SETUP    .       .          .       .      .       .          .          . .    . .       .  .
-FAILED_DRIVER   .       .          .       .      .       .          .          . .    . .       .  .
-CANCELLED       .       .          .       .      .       .          .          . .    . .       .  .
+INIT          .       .          .       .      .       CANCELLED  .          . INIT . PENDING CANCELLED .
+PENDING       RUNNING .          .       .      .       CANCELLED  .          . INIT . .       .         .
+SETTING_UP    .       SETTING_UP RUNNING FAILED PENDING SETTING_UP SETTING_UP . .    . .       .         .
+RUNNING       .       RUNNING    RUNNING FAILED PENDING RUNNING    RUNNING    . .    . .       .         .
+SUCCEEDED     .       .          .       .      .       .          .          . .    . .       .         .
+FAILED        .       .          .       .      .       .          .          . .    . .       .         .
+FAILED_SETUP  .       .          .       .      .       .          .          . .    . .       .         .
+FAILED_DRIVER .       .          .       .      .       .          .          . .    . .       .         .
+CANCELLED     .       .          .       .      .       .          .          . .    . .       .         .
 """
 CASES = [
     pytest.param(Status(row[0]), event, expected, id=f"{row[0]}-{type(event).__name__}")
@@ -356,17 +359,33 @@ def test_a_cancel_with_a_long_grace_does_not_put_off_the_end_by_the_time_limit()
     assert transition(patient, TimeLimitReached(3_000_000)).ends_by == 3_000_000
 
 
+USR1 = Outcome(Status.FAILED, Reason("signal", "Who knows."), Exit(signal=signal.SIGUSR1))
+KILLED = Outcome(Status.FAILED_DRIVER, Reason("killed", "Who knows."), Exit(signal=signal.SIGKILL))
+
+
 def test_a_signal_before_the_time_limit_that_ended_it() -> None:
     job = queued(Status.RUNNING, notice=Notice(signal.SIGUSR1, 60.0), deadline=100_000_000)
     assert job.notice_at == 40_000_000
-    ended = Ended(NOW, Outcome(Status.FAILED, Reason("signal", "Who knows."), Exit(signal=signal.SIGUSR1)))
-    assert transition(job, ended).reason == Reason("signal", "Who knows.")
-    noticed = transition(job, Noticed())
-    assert noticed.notice_at is None
-    told = transition(noticed, ended)
-    assert (told.status, told.reason) == (
-        Status.FAILED, Reason("signal", "Ended by SIGUSR1, which it was sent before its time limit."),
+    assert transition(job, Ended(NOW, USR1)).reason == USR1.reason
+    noticed = transition(job, Noticed(NOW))
+    assert (noticed.notice_at, noticed.sent) == (None, Sent(signal.SIGUSR1, "--signal", NOW))
+    told = transition(noticed, Ended(NOW + 2_000_000, USR1))
+    assert told.reason == Reason("signal", "Ended by SIGUSR1, which --signal had sent 2s before.")
+    assert transition(noticed, NotStarted()).sent is None
+
+
+def test_a_signal_that_somebody_sent_and_that_ended_it() -> None:
+    sent = transition(queued(Status.RUNNING), SignalWanted(Sent(signal.SIGKILL, "bob", NOW)))
+    assert sent.sent is not None
+    assert sent.sent.due
+    done = transition(sent, SignalSent())
+    assert done.sent == replace(sent.sent, due=False)
+    ended = transition(done, Ended(NOW + 500_000, KILLED))
+    assert (ended.status, ended.reason) == (
+        Status.FAILED, Reason("signal", "Ended by SIGKILL, which bob had sent 0.5s before."),
     )  # fmt: skip
-    other = replace(ended, outcome=replace(ended.outcome, main=Exit(signal=signal.SIGUSR2)))
-    assert transition(noticed, other).reason == Reason("signal", "Who knows.")
-    assert not transition(noticed, NotStarted()).noticed
+    assert transition(done, Ended(NOW, USR1)).reason == USR1.reason, "another one"
+    oom = replace(KILLED, reason=Reason("oom", "It ran out of memory."))
+    assert transition(done, Ended(NOW, oom)).reason == oom.reason
+    for waiting in (Status.INIT, Status.PENDING):
+        assert transition(queued(waiting), SignalWanted(Sent(signal.SIGKILL, "bob", NOW))).sent is None

@@ -45,7 +45,7 @@ class OtherDaemon(Daemon):
 
 @pytest.fixture
 def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OtherDaemon]:
-    monkeypatch.setattr(client_module, "_CONNECT_PATIENCE", 0.1)
+    monkeypatch.setattr(client_module.Client, "_CONNECT_PATIENCE", 0.1)
     daemon = OtherDaemon()
     with Server(tmp_path / "socket", daemon) as server:
         monkeypatch.setenv("SYSJOBS_SOCKET", server.path)

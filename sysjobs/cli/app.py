@@ -25,6 +25,7 @@ COMMANDS = {
     "cancel": ("sysjobs.cli.cancel", "Cancel jobs."),
     "hold": ("sysjobs.cli.hold", "Keep jobs from starting."),
     "release": ("sysjobs.cli.hold", "Let held jobs go on."),
+    "signal": ("sysjobs.cli.signal", "Send a signal to jobs."),
     "report": ("sysjobs.cli.report", "Sum up what jobs had and used."),
     "wait": ("sysjobs.cli.wait", "Wait until jobs have ended."),
     "node": ("sysjobs.cli.node", "Show what the node has and who uses it; drain it."),

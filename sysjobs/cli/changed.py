@@ -17,11 +17,14 @@ _SENTENCES = {
     "cancelling": "is being cancelled; its processes were told to end.",
     "held": "is held; it won't start before it is released.",
     "released": "is released.",
+    "signalled": "was sent the signal.",
     "not_held": "wasn't held.",
 }
 _REFUSALS = {
     "denied": "belongs to somebody else; it was left alone.",
     "held_by_root": "is held by root; only root can release it.",
+    "waits": "hasn't started; nothing was sent.",
+    "sets_up": "has no main process before its setup is over; --everybody would have reached that.",
     "started": "has started; `sysjobs cancel` ends it.",
 }
 

@@ -24,7 +24,15 @@ _SPANS = (
     (60, "min"),
     (1, "sec"),
 )
-_TIMES = ("submitted_at", "started_at", "ended_at", "running_at", "cancel_requested_at", "begin_at")
+_TIMES = (
+    "submitted_at",
+    "started_at",
+    "ended_at",
+    "running_at",
+    "cancel_requested_at",
+    "begin_at",
+    "sent_at",
+)
 
 
 def printable(text: str) -> str:

@@ -69,6 +69,7 @@ def describe(details: JobDetails, now: int | None = None) -> list[tuple[str, str
         ("Held by", details.held_by or ""),
         ("Time limit", "" if details.time_limit is None else format_duration(details.time_limit)),
         ("Signal", details.signal_before_limit or ""),
+        ("Was sent", sent_text(details, now)),
         ("Grace", format_duration(details.grace)),
         ("Submitted", moment(job.submitted_at, now)),
         ("Waited", "" if job.started_at is None else duration(job.submitted_at, job.started_at)),
@@ -83,6 +84,15 @@ def describe(details: JobDetails, now: int | None = None) -> list[tuple[str, str
         ("Invocation", details.invocation_id or ""),
         ("Boot", details.boot_id or ""),
     ]
+
+
+def sent_text(details: JobDetails, now: int | None) -> str:
+    """'SIGUSR1 by alice, 2026-11-30 03:10:11 (2 mins ago)'."""
+    if details.sent_signal is None:
+        return ""
+    return (
+        f"{exit_text(None, details.sent_signal, False)} by {details.sent_by}, {moment(details.sent_at, now)}"
+    )
 
 
 def device_text(device: DeviceShare) -> str:

@@ -128,8 +128,8 @@ class Engine(Protocol):
     def kill(self, job: Job) -> None:
         """SIGKILL to all processes of the job."""
 
-    def notify(self, job: Job, number: int) -> None:
-        """A signal to the main process of the job."""
+    def signal(self, job: Job, number: int, *, everybody: bool = False) -> None:
+        """A signal to the main process of the job, or to all of its processes."""
 
     def weigh(self, cpus: Mapping[tuple[int, int | None], int]) -> None:
         """Have what a user's jobs in a shard, or all of them, share with others be worth so many CPUs."""

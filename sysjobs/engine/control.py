@@ -31,14 +31,9 @@ def terminate(bus: Bus, unit: str) -> bool:
     return told
 
 
-def kill(bus: Bus, unit: str, number: signal.Signals) -> bool:
-    """A signal to all its processes."""
-    return _ask(bus, "KillUnit", "ssi", unit, "all", int(number))
-
-
-def notify(bus: Bus, unit: str, number: int) -> None:
-    """A signal to its main process."""
-    _ask(bus, "KillUnit", "ssi", unit, "main", number)
+def kill(bus: Bus, unit: str, number: int, whom: str = "all") -> bool:
+    """A signal to all its processes, or to its "main" one."""
+    return _ask(bus, "KillUnit", "ssi", unit, whom, int(number))
 
 
 def stop(bus: Bus, unit: str, mode: str = "replace") -> None:

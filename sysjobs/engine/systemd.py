@@ -168,8 +168,8 @@ class Systemd:
     def kill(self, job: Job) -> None:
         control.kill(self.bus, job.unit, signal.SIGKILL)
 
-    def notify(self, job: Job, number: int) -> None:
-        control.notify(self.bus, job.unit, number)
+    def signal(self, job: Job, number: int, *, everybody: bool = False) -> None:
+        control.kill(self.bus, job.unit, number, "all" if everybody else "main")
 
     def weigh(self, cpus: Mapping[tuple[int, int | None], int]) -> None:
         self._enforcement.weigh(self.bus, cpus)

@@ -36,7 +36,9 @@ UPDATE jobs SET
     setup_exit_code = :setup_exit_code, setup_signal = :setup_signal, setup_dumped = :setup_dumped,
     cancel_uid = :cancel_uid, cancel_user = :cancel_user, cancel_reason = :cancel_reason,
     cancel_at = :cancel_at, cancel_grace = :cancel_grace, timed_out = :timed_out, kill_at = :kill_at,
-    peak_memory = :peak_memory, cpu_time = :cpu_time, io_read = :io_read, io_written = :io_written, held_uid = :held_uid, held_user = :held_user, dependencies = :dependencies, devices = :devices, noticed = :noticed
+    peak_memory = :peak_memory, cpu_time = :cpu_time, io_read = :io_read, io_written = :io_written, held_uid = :held_uid, held_user = :held_user, dependencies = :dependencies, devices = :devices, noticed = :noticed,
+    sent_signal = :sent_signal, sent_user = :sent_user, sent_at = :sent_at, sent_everybody = :sent_everybody,
+    sent_due = :sent_due
 WHERE id = :id
 
 -- name: payload

@@ -7,7 +7,7 @@ from typing import Any
 
 from sysjobs.conditions import Conditions, Hold, dump_dependencies, load_dependencies
 from sysjobs.devices import dump_shares, load_shares
-from sysjobs.jobs import Cancellation, Exit, Job, Notice, Reason, Status, Usage
+from sysjobs.jobs import Cancellation, Exit, Job, Notice, Reason, Sent, Status, Usage
 from sysjobs.payload import Payload, load_payload
 from sysjobs.ports import RowDamaged
 from sysjobs.resources import Amount, load_others
@@ -60,6 +60,7 @@ _TOGETHER = (
     ("cancel_at", "cancel_uid", "cancel_user", "cancel_reason", "cancel_grace"),
     ("held_uid", "held_user"),
     ("notice_signal", "notice_before"),
+    ("sent_signal", "sent_user", "sent_at"),
 )
 
 
@@ -111,6 +112,15 @@ def _job(row: dict[str, Any]) -> Job:
         if row.get("notice_signal") is None
         else Notice(row["notice_signal"], row["notice_before"]),
         noticed=bool(row.get("noticed")),
+        sent=None
+        if row.get("sent_signal") is None
+        else Sent(
+            row["sent_signal"],
+            row["sent_user"],
+            row["sent_at"],
+            bool(row["sent_everybody"]),
+            bool(row["sent_due"]),
+        ),
         kill_at=row["kill_at"],
     )
 
@@ -171,6 +181,11 @@ def changeable(job: Job) -> dict[str, object]:
         "timed_out": job.timed_out,
         "kill_at": job.kill_at,
         "noticed": job.noticed,
+        "sent_signal": job.sent and job.sent.signal,
+        "sent_user": job.sent and job.sent.user,
+        "sent_at": job.sent and job.sent.at,
+        "sent_everybody": job.sent is not None and job.sent.everybody,
+        "sent_due": job.sent is not None and job.sent.due,
         "dependencies": dump_dependencies(job.conditions.dependencies),
         "held_uid": job.hold and job.hold.uid,
         "held_user": job.hold and job.hold.user,

@@ -77,6 +77,12 @@ CREATE TABLE jobs (
     cpu_time INTEGER CHECK (cpu_time >= 0),
     io_read INTEGER CHECK (io_read >= 0),
     io_written INTEGER CHECK (io_written >= 0),
+    -- The last signal that somebody had sent to it, and whether that is still to be done.
+    sent_signal INTEGER CHECK (sent_signal BETWEEN 1 AND 64),
+    sent_user TEXT CHECK ((sent_user IS NULL) = (sent_signal IS NULL)),
+    sent_at INTEGER CHECK ((sent_at IS NULL) = (sent_signal IS NULL)),
+    sent_everybody INTEGER NOT NULL DEFAULT 0 CHECK (sent_everybody IN (0, 1)),
+    sent_due INTEGER NOT NULL DEFAULT 0 CHECK (sent_due IN (0, 1)),
 
     CHECK ((reason_code IS NULL) = (reason IS NULL)),
     CHECK ((ended_at IS NOT NULL) = (status NOT IN ('INIT', 'PENDING', 'SETTING_UP', 'RUNNING'))),

@@ -85,6 +85,10 @@ class Scene:
     def go(self) -> None:
         (self.path / "go").touch()
 
+    def signal(self, job_id: int, name: str) -> str:
+        """What became of a signal."""
+        return self._client.signal([job_id], name).results[0].outcome
+
     def release(self, job_id: int) -> str:
         """What became of a release."""
         return self._client.release([job_id]).results[0].outcome
@@ -218,6 +222,14 @@ def is_held_and_released(scene: Scene) -> None:
     assert scene.release(job) in ("released", "not_held", "started", "ended")
 
 
+def is_sent_a_signal(scene: Scene) -> None:
+    """It comes though the daemon dies after it was promised, perhaps twice."""
+    text = f"trap 'exit 5' USR1; touch {scene.path}/up; while :; do sleep 0.01; done"
+    job = scene.job(text, End("FAILED", 5))
+    scene.until("up")
+    assert scene.signal(job, "USR1") in ("signalled", "ended")
+
+
 def runs_out_of_time(scene: Scene) -> None:
     # On a busy machine the time is up before the command begins.
     ends = [End("FAILED", None, 15, begun) for begun in (0, 1)]
@@ -254,6 +266,7 @@ SCENES: tuple[Act, ...] = (
     is_cancelled_as_it_starts,
     come_after_another,
     is_held_and_released,
+    is_sent_a_signal,
     runs_out_of_time,
     come_all_at_once,
 )

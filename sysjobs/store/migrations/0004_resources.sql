@@ -14,3 +14,9 @@ ALTER TABLE jobs ADD COLUMN noticed INTEGER NOT NULL DEFAULT 0 CHECK (noticed IN
 ALTER TABLE jobs ADD COLUMN cpu_time INTEGER CHECK (cpu_time >= 0);
 ALTER TABLE jobs ADD COLUMN io_read INTEGER CHECK (io_read >= 0);
 ALTER TABLE jobs ADD COLUMN io_written INTEGER CHECK (io_written >= 0);
+-- The last signal that somebody had sent to it, and whether that is still to be done.
+ALTER TABLE jobs ADD COLUMN sent_signal INTEGER CHECK (sent_signal BETWEEN 1 AND 64);
+ALTER TABLE jobs ADD COLUMN sent_user TEXT CHECK ((sent_user IS NULL) = (sent_signal IS NULL));
+ALTER TABLE jobs ADD COLUMN sent_at INTEGER CHECK ((sent_at IS NULL) = (sent_signal IS NULL));
+ALTER TABLE jobs ADD COLUMN sent_everybody INTEGER NOT NULL DEFAULT 0 CHECK (sent_everybody IN (0, 1));
+ALTER TABLE jobs ADD COLUMN sent_due INTEGER NOT NULL DEFAULT 0 CHECK (sent_due IN (0, 1));
