@@ -272,7 +272,7 @@ class ReportRow:
     gpu_held: float
     ran: float
     waited: float
-    peak_memory: int
+    peak_memory: int | None
 
     @classmethod
     def from_wire(cls, raw: object) -> ReportRow:
@@ -288,7 +288,7 @@ class ReportRow:
             gpu_held=get.number("gpu_held"),
             ran=get.number("ran"),
             waited=get.number("waited"),
-            peak_memory=get.integer("peak_memory"),
+            peak_memory=get.integer_or_none("peak_memory"),
         )
 
     def to_json(self, by: str) -> dict[str, object]:

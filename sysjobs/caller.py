@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from sysjobs.connection import Connection, Lost, NotListening, Patience, Unknown, parameters, request
@@ -17,6 +18,14 @@ if TYPE_CHECKING:
     Replies = Sequence[dict[str, Any]]
 
 DEFAULT_SOCKET = "/run/sysjobs/io.sysjobs"
+
+
+_MOMENT = 2.0
+"""Seconds after which somebody who waits should be told so."""
+
+
+def tell_silence(socket: str) -> None:
+    """Called once in each call whose answer takes longer than that. The command line has its own."""
 
 
 class Caller:
@@ -36,6 +45,8 @@ class Caller:
         self.timeout = timeout
         self.warnings: list[str] = []
         self._connection: Connection | None = None
+        # When the call was made that nobody was told to be taking its time.
+        self._asked_at: float | None = None
 
     def close(self) -> None:
         if self._connection is not None:
@@ -46,6 +57,7 @@ class Caller:
         """Makes a call, again if the connection breaks: each is safe to repeat."""
         message = request(method, values, more=more)
         patience = Patience(self._CONNECT_PATIENCE)
+        self._asked_at = monotonic()
         while True:
             try:
                 return [self._parameters(answer, method) for answer in self._exchange(message)]
@@ -56,6 +68,12 @@ class Caller:
                 failure = error
             if not patience.wait():
                 raise self._gone(failure)
+            self._mention_silence()
+
+    def _mention_silence(self) -> None:
+        if self._asked_at is not None and monotonic() > self._asked_at + _MOMENT:
+            self._asked_at = None
+            tell_silence(self.socket)
 
     def _exchange(self, message: bytes) -> Replies:
         if self._connection is None:
@@ -64,7 +82,10 @@ class Caller:
         try:
             self._connection.send(message)
             while not messages or messages[-1].get("continues"):
-                answer = self._connection.receive()
+                answer = self._connection.receive(_MOMENT)
+                if answer is None:
+                    self._mention_silence()
+                    answer = self._connection.receive()
                 assert answer is not None
                 messages.append(answer)
         except BaseException:
@@ -118,6 +139,6 @@ class Caller:
             return failure
         return Unreachable(
             f"sysjobsd at {self.socket} ended each time before it answered, or can't start: {failure}.",
-            "See why, systemctl status sysjobsd, or check --socket and SYSJOBS_SOCKET.",
+            "See why: `sysjobs doctor`, `sysjobsd --check`, `systemctl status sysjobsd`; or check --socket.",
             code="broken-off",
         )

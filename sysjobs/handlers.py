@@ -177,7 +177,7 @@ class Handlers:
             raise Refused(f"{selector!r} names {len(ids)} jobs.", "Give the id of one.", code="several")
         job = self._job(ids[0])
         mine = peer.may_read(job.uid)
-        warnings = not_enforced(job, self.engine.controllers)
+        warnings = not_enforced(job, self.engine.controllers, job.shares)
         if job.status.launched and self.queue.online:
             warnings += self.engine.not_held(job)
         payload = None

@@ -72,7 +72,9 @@ class Nodes:
     def drain(self, exchange: Exchange, call: Call) -> None:
         params = Params(call.parameters, frozenset(("reason",)))
         _only_root(exchange)
-        reason = params.reason("reason")
+        before = self.queue.waiting.drain
+        # Who says no reason leaves the one that was given.
+        reason = params.reason("reason") or (before.reason if before is not None else "")
         self._set(exchange, Drain(exchange.peer.user or "root", self.clock.now(), reason))
 
     def resume(self, exchange: Exchange, call: Call) -> None:

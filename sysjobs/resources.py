@@ -128,11 +128,17 @@ def parse_memory(text: str, option: str = "--memory") -> int:
 
 def parse_duration(text: str, option: str) -> float:
     """'90', '90s', '1h30m', '1:30:00', '2-12:00:00' -> seconds, as a float of at most microseconds."""
+    if re.fullmatch(r"\d{1,6}:\d{2}", text.strip(), re.ASCII):
+        raise Refused(
+            f"{option} {text!r} could be hours and minutes, or minutes and seconds.",
+            "Say which: 1h30m, 90m, 1:30:00.",
+            code="bad-duration",
+        )
     seconds = _parse_clock(text.strip()) if ":" in text else _parse_span(text.strip())
     if seconds is None or seconds > MAX_SECONDS:
         raise Refused(
             f"{option} {text!r} is not a duration.",
-            "Give seconds, or units such as 90s, 30m, 1h30m, 2d, or [D-]HH:MM[:SS].",
+            "Give seconds, or units such as 90s, 30m, 1h30m, 2d, HH:MM:SS or D-HH:MM.",
             code="bad-duration",
         )
     return seconds

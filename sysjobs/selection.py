@@ -6,6 +6,7 @@ product.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -51,7 +52,14 @@ def select(
     return list(found), missing
 
 
+_LIST = re.compile(r"[\d@~,-]*,[\d@~,-]*", re.ASCII)
+
+
 def bounded(ids: list[str] | None) -> list[str] | None:
+    """Ids, ranges and names; '41,42' is two."""
+    if ids is not None:
+        parts = [text.split(",") if _LIST.fullmatch(text) else [text] for text in ids]
+        ids = [text for each in parts for text in each]
     if ids is not None and len(ids) > MAX_IDS:
         raise Refused(
             f"{len(ids):,} ids are too many for one call; {MAX_IDS:,} are taken.",

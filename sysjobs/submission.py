@@ -149,6 +149,12 @@ def _notice(asked: str | None, limit: float | None) -> Notice | None:
         return None
     match = _NOTICE.fullmatch(asked.strip().upper())
     number = None if match is None else signal_number(match[1])
+    if match is not None and number is None:
+        raise Refused(
+            f"--signal {asked!r:.80}: there is no signal {match[1]}.",
+            "Give one such as USR1, INT or 10; `kill -l` lists them.",
+            code="bad-signal",
+        )
     if match is None or number is None:
         raise Refused(
             f"--signal {asked!r:.80} is not a signal and a time before the time limit.",
@@ -156,10 +162,15 @@ def _notice(asked: str | None, limit: float | None) -> Notice | None:
             code="bad-signal",
         )
     before = parse_duration(match[2].lower(), "--signal")
-    if limit is None or before >= limit:
+    if limit is None:
         raise Refused(
-            f"--signal {asked!r:.80} comes before the time limit, "
-            + ("and there is none." if limit is None else f"which is {format_duration(limit)}."),
+            f"--signal {asked!r:.80} is sent before a time limit, and there is none.",
+            "Give --time, too; `sysjobs signal` sends one at any time.",
+            code="bad-signal",
+        )
+    if before >= limit:
+        raise Refused(
+            f"--signal {asked!r:.80} comes before the time limit, which is {format_duration(limit)}.",
             "Give a longer --time, or a shorter time in --signal.",
             code="bad-signal",
         )
@@ -303,10 +314,10 @@ def _name(given: str | None, payload: Payload) -> str:
         words = payload.command if payload.shell is None else _first_words(payload.shell)
         guess = PurePosixPath(_program(words).decode("utf-8", "replace")).name[:MAX_NAME]
         return guess if guess.strip() and _is_name(guess) else "job"
-    if not given.strip() or len(given) > MAX_NAME or not _is_name(given):
+    if not given.strip() or given.startswith("-") or len(given) > MAX_NAME or not _is_name(given):
         raise Refused(
             f"--name {given!r:.80} can't be a job's name.",
-            f"Give 1 to {MAX_NAME} printable characters that don't read as an id, a range or @.",
+            f"Give 1 to {MAX_NAME} printable characters that begin with no - and read as no id, range or @.",
             code="bad-name",
         )
     return given

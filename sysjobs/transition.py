@@ -151,9 +151,12 @@ def _end(job: Job, at: int, outcome: Outcome, monotonic: int | None = None) -> J
         reason = Reason("time-limit", f"Ran into its time limit of {format_duration(job.time_limit)}.")
     elif job.sent is not None and _is_by(outcome, job.sent.signal):
         # Whoever sends SIGKILL means the program to end, and is known.
-        status = Status.FAILED
+        status = Status.FAILED if outcome.main is not None else Status.FAILED_SETUP
         ago = format_duration(max(at - job.sent.at, 0) / 1_000_000)
-        reason = Reason("signal", f"Ended by {outcome.main}, which {job.sent.user} had sent {ago} before.")
+        reason = Reason(
+            "signal",
+            f"Ended by {outcome.main or outcome.setup}, which {job.sent.user} had sent {ago} before.",
+        )
     elif status is Status.FAILED_SETUP and not job.has_setup:
         # A setup of somebody else's: an administrator's drop-in for all services.
         status = Status.FAILED_DRIVER
@@ -173,8 +176,13 @@ def _end(job: Job, at: int, outcome: Outcome, monotonic: int | None = None) -> J
 
 def _is_by(outcome: Outcome, signal: int) -> bool:
     """Whether nothing but this signal ended it, whose sender systemd doesn't know."""
-    ended_so = outcome.main is not None and outcome.main.signal == signal
-    return ended_so and outcome.reason is not None and outcome.reason.code in ("signal", "killed")
+    end = outcome.main or outcome.setup
+    return (
+        end is not None
+        and end.signal == signal
+        and outcome.reason is not None
+        and outcome.reason.code in ("signal", "killed")
+    )
 
 
 def _is_external(outcome: Outcome) -> bool:

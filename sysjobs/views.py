@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from sysjobs.devices import WHOLE, Access, Share, format_gpus
+from sysjobs.devices import WHOLE, Access, Share, core_number, format_gpus
 from sysjobs.engine.units import slice_name
 from sysjobs.jobs import Job, Reason
 from sysjobs.payload import NewJob, Payload
@@ -119,9 +119,14 @@ def ending_reason(job: Job, monotonic: int) -> Reason | None:
     return Reason("stuck", f"{why.text}; SIGKILL was sent {ago} ago and hasn't ended it yet.")
 
 
-def not_enforced(job: Job | NewJob, controllers: Container[str]) -> list[str]:
-    """What a job asks for that this node counts and can't hold it to, in sentences."""
-    wanted = {"memory": ("--memory", job.amount.memory), "cpu": ("--cpu-limit hard", job.hard_cpus)}
+def not_enforced(job: Job | NewJob, controllers: Container[str], shares: tuple[Share, ...] = ()) -> list[str]:
+    """What a job asks for, or has, that this node counts and can't hold it to, in sentences."""
+    wanted: dict[str, tuple[str, object]] = {
+        "memory": ("--memory", job.amount.memory),
+        "cpu": ("--cpu-limit hard", job.hard_cpus),
+    }
+    if any(core_number(share.device) is not None for share in shares) and "cpuset" not in controllers:
+        wanted["cpuset"] = ("pin-cpus of its settings", True)
     return [
         f"This node can't enforce {option}: its cgroups have no {controller} controller. It is only counted."
         for controller, (option, asked) in wanted.items()

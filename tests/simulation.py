@@ -102,8 +102,7 @@ def run(workload: Workload, rules: Rules = RULES) -> Course:
             jobs[following.id] = _job(following)
             pending.add(jobs[following.id])
             following = next(coming, None)
-        if rules.shares is not None:
-            rules.shares.advance(now, holdings.cpus_of_users())
+        _advance(rules, now, holdings)
         chosen: Collection[int] | None = None
         while chosen is None or len(chosen) == AT_ONCE:
             course.decisions += 1
@@ -119,6 +118,7 @@ def run(workload: Workload, rules: Rules = RULES) -> Course:
                 jobs[job_id] = replace(jobs[job_id], shard=0, deadline=deadline)
                 holdings.take(jobs[job_id])
                 heappush(ends, (now + task.runs, job_id))
+        _advance(rules, now, holdings)
         seen = outlook(pending, holdings, rules, now * SECOND)
         if seen.head is not None:
             assert seen.reserved is not None, "a job that could start waits"
@@ -126,6 +126,12 @@ def run(workload: Workload, rules: Rules = RULES) -> Course:
                 promises.made(tasks[seen.head], seen.reserved.at // SECOND)
     course.reserved = promises.count
     return course
+
+
+def _advance(rules: Rules, now: int, holdings: Holdings) -> None:
+    """As the queue does whenever something has changed."""
+    if rules.shares is not None:
+        rules.shares.advance(now, holdings.cpus_of_users())
 
 
 class _Promises:

@@ -219,7 +219,7 @@ def test_queue_json(daemon: Daemon, capsys: pytest.CaptureFixture[str]) -> None:
     (shown,) = json.loads(capsys.readouterr().out)
     assert [*shown] == [
         "id", "name", "user", "status", "reason", "reason_code", "exit_code", "signal", "submitted_at",
-        "started_at", "ended_at", "resources", "unit", "log", "attempt", "priority",
+        "started_at", "ended_at", "waited", "resources", "unit", "log", "attempt", "priority",
         "cpu_time", "peak_memory", "io_read", "io_written",
     ]  # fmt: skip
     assert shown["resources"] == {"cpus": 0.5, "memory": None, "gpus": None}

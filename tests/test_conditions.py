@@ -75,7 +75,7 @@ def test_who_may_hold_and_release(node: Node, alice: Place) -> None:
     assert said(alice, "release", str(job)) == by_root
     alice.run("hold", str(job))
     assert said(alice, "release", str(job)) == by_root
-    assert state(alice, job)[2] == f"Held by root; `sysjobs release {job}` lets it go on."
+    assert state(alice, job)[2] == f"Held by root; root's `sysjobs release {job}` lets it go on."
     assert said(root, "release", str(job))[0] == 0
     assert alice.wait(job) == 0
     assert said(alice, "release", "999999999")[0] == 1

@@ -171,7 +171,10 @@ def test_a_hold() -> None:
     assert world.settle() == {}
     assert world.why(1) == ("held", "Held by its owner; `sysjobs release 1` lets it go on.")
     world.set(replace(held, hold=Hold(0, "root")))
-    assert world.why(1) == ("held", "Held by root; `sysjobs release 1` lets it go on.")
+    assert world.why(1) == (
+        "held",
+        "Held by root; root's `sysjobs release 1` lets it go on.",
+    )
     world.set(replace(held, hold=None))
     assert world.settle() == {1: Eligible()}
 

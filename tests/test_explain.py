@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sysjobs.errors import Refused
@@ -42,18 +44,22 @@ def test_why_the_head_waits(asked: Amount, free: Amount, sentence: str) -> None:
 
 def test_when_the_head_can_start() -> None:
     head, other = queued(id=1, amount=ALL), queued(id=2, amount=Amount(1, 0), time_limit=None)
-    holdings = node(NODE, runs(9, 4000, until=5400))
+    holdings = node(NODE, runs(9, 3000, until=5400))
     seen = outlook(queue(head, other), holdings, FREE, 0)
     assert seen == Outlook(1, Reservation(5400 * SECOND, all_of(NODE)))
     soon = why_waiting(head, seen, holdings, FREE, 0).text
-    assert soon.endswith("0 of the node's 4 are free. It can start in 1h 30m at the latest.")
+    assert soon.endswith("1 of the node's 4 are free. It can start in 1h 30m at the latest.")
     behind = "Waits behind job 1, the head of the queue, which can start in {} at the latest."
     assert why_waiting(other, seen, holdings, FREE, 0).text == behind.format("1h 30m")
     assert why_waiting(other, seen, holdings, FREE, 5400 * SECOND - 1).text == behind.format("1s")
     # What should have ended hasn't.
     overdue = why_waiting(other, seen, holdings, FREE, 5400 * SECOND).text
     assert overdue == "Waits behind job 1, the head of the queue."
-    unknown = outlook(queue(head, other), node(NODE, runs(9, 4000)), FREE, 0)
+    # One that lacks something itself is told what, and of the head nothing.
+    lacks = why_waiting(replace(other, amount=Amount(2000)), seen, holdings, FREE, 0).text
+    before = "Job 1, the head of the queue, goes before it."
+    assert lacks == f"Waits for CPUs: asks for 2; 1 of the node's 4 are free. {before}"
+    unknown = outlook(queue(head, other), node(NODE, runs(9, 3000)), FREE, 0)
     assert why_waiting(other, unknown, holdings, FREE, 0).text == "Waits behind job 1, the head of the queue."
 
 

@@ -46,7 +46,7 @@ def test_the_highest_priority_starts_first(alice: Place) -> None:
         for name, priority in (("last", "-1000"), ("second", "0"), ("third", "0"), ("first", "1000"))
     ]
     assert alice.show(jobs[0])["priority"] == -1000
-    assert f"Waits behind job {jobs[3]}, the head of the queue." in alice.show(jobs[1])["reason"]
+    assert f"Job {jobs[3]}, the head of the queue, goes before it." in alice.show(jobs[1])["reason"]
     assert [(job["position"], job["pending"]) for job in map(alice.show, jobs)] == [
         (4, 4),
         (2, 4),
@@ -97,7 +97,7 @@ def test_what_starts_behind_a_head_that_waits_for_nobody_knows_how_long(alice: P
     head = alice.submit("--cpus", str(CPUS), "true")
     waits = alice.submit("--cpus", "0.1", "-t", "1m", "true")
     assert alice.wait(alice.submit("--cpus", "0", "true")) == 0, "that takes nothing that the head needs"
-    assert alice.show(waits)["reason"] == f"Waits behind job {head}, the head of the queue."
+    assert alice.show(waits)["reason"].endswith(f" Job {head}, the head of the queue, goes before it.")
     alice.shell("touch go")
     assert alice.wait(head, waits) == 0
 
@@ -168,7 +168,7 @@ def test_those_who_had_less_go_first(node: Node, alice: Place, settings: None, r
     hers, his = alice.submit(*says), bob.submit(*says)
     if restarts:
         node.run(["systemctl", "restart", DAEMON])
-    assert alice.show(hers)["reason"] == f"Waits behind job {his}, the head of the queue."
+    assert alice.show(hers)["reason"].endswith(f" Job {his}, the head of the queue, goes before it.")
     root.shell("touch go")
     assert alice.wait(hers) == bob.wait(his) == 0
     assert node.sh(f"cat /run/order; rm -r /run/order {root.path}").split() == ["bob", "alice"]

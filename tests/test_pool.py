@@ -169,9 +169,7 @@ IT_HAS = "4 CPUs, 8G of memory, 2 NVIDIA L4, 1 NVIDIA T4 and 3 of licence"
 INFEASIBLE = [
     (Amount(gpus=3000), "--gpus 3"),
     (Amount(gpus=2000, model="T4"), "--gpus T4:2"),
-    (Amount(gpus=250, model="H100"), "--gpus H100:0.25"),
     (Amount(others=(("licence", 4),)), "--resource licence=4"),
-    (Amount(others=(("seat", 1),)), "--resource seat=1"),
     (Amount(9000, gpus=9000), "--cpus 9"),
 ]
 
@@ -182,6 +180,33 @@ def test_infeasible(asked: Amount, said: str) -> None:
         refuse_infeasible(asked, CAPACITY)
     assert caught.value.message == f"{said} is more than this node has."
     assert caught.value.hint == f"It has {IT_HAS}; ask for no more than that."
+
+
+UNKNOWN = [
+    (Amount(gpus=250, model="H100"), "GPU 'H100'", "It has NVIDIA L4, NVIDIA T4."),
+    (
+        Amount(gpus=1000, model="A100"), "GPU 'A100'",
+        "It has NVIDIA L4, NVIDIA T4. Out of use: d, /dev/nvidia3 is missing.",
+    ),
+    (
+        Amount(others=(("seat", 1),)), "resource 'seat'",
+        "Its resources are licence; the administrator names them in [resources].",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("asked", "what", "hint"), UNKNOWN)
+def test_what_there_is_none_of(asked: Amount, what: str, hint: str) -> None:
+    out = ((Device("d", "NVIDIA A100"), "/dev/nvidia3 is missing"),)
+    with pytest.raises(Refused) as caught:
+        refuse_infeasible(asked, replace(CAPACITY, out_of_use=out))
+    assert (caught.value.message, caught.value.hint) == (f"This node has no {what}.", hint)
+
+
+def test_a_node_without_gpus() -> None:
+    with pytest.raises(Refused) as caught:
+        refuse_infeasible(Amount(gpus=1000), Capacity(1000, 9))
+    assert (caught.value.message, caught.value.hint) == ("This node has no GPUs.", "It has none at all.")
 
 
 def test_describe() -> None:

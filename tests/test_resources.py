@@ -111,11 +111,11 @@ DURATIONS = [
     ("2days", 172_800.0),
     ("1week", 604_800.0),
     ("2 weeks", 1_209_600.0),
-    ("1:30", 5400.0),
+    ("0-1:30", 5400.0),
     ("1:30:00", 5400.0),
     ("0:59:59", 3599.0),
     ("0:00:05", 5.0),
-    ("100:00", 360_000.0),
+    ("100:00:00", 360_000.0),
     ("2-12:00:00", 216_000.0),
     ("0.000001", 0.000001),
 ]
@@ -127,7 +127,7 @@ NOT_DURATIONS = [
     "30 1h",
     "1x",
     "h",
-    "1:60",
+    "1:60:00",
     "1:2:60",
     "1:",
     ":1",
@@ -239,3 +239,12 @@ def test_totals(some: list[Amount]) -> None:
     for one in some:
         total = total.minus(one)
     assert total == Total()
+
+
+@pytest.mark.parametrize("text", ["10:00", "1:30", "100:00"])
+def test_what_could_be_hours_or_minutes(text: str) -> None:
+    """Slurm takes it for minutes and seconds, at(1) and people for hours and minutes."""
+    with pytest.raises(Refused) as caught:
+        parse_duration(text, "--time")
+    said = f"--time {text!r} could be hours and minutes, or minutes and seconds."
+    assert (caught.value.message, caught.value.hint) == (said, "Say which: 1h30m, 90m, 1:30:00.")

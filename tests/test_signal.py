@@ -73,8 +73,6 @@ def test_what_gets_none(alice: Place) -> None:
 def test_nobody_elses_job_gets_one(node: Node, alice: Place) -> None:
     job = alice.start("-c", "touch up; exec sleep 1000")
     with place(node, "bob") as bob:
-        assert said(bob, "KILL", str(job)) == (
-            1,
-            f"Job {job} (bash) belongs to somebody else; it was left alone.\n",
-        )
+        left_alone = f"Job {job} (touch) belongs to somebody else; it was left alone.\n"
+        assert said(bob, "KILL", str(job)) == (1, left_alone)
         assert alice.show(job)["status"] == "RUNNING"

@@ -8,6 +8,7 @@ from importlib import import_module
 
 import click
 
+from sysjobs import caller
 from sysjobs.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, SysjobsError
 
 EXIT_PIPE = 141
@@ -46,6 +47,17 @@ class Commands(click.Group):
         command = getattr(import_module(COMMANDS[cmd_name][0]), cmd_name)
         assert isinstance(command, click.Command)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            from difflib import get_close_matches
+
+            close = get_close_matches(args[0], COMMANDS, 1)
+            more = f" Did you mean {close[0]}?" if close else ""
+            raise click.UsageError(f"No such command {args[0]!r}.{more}", ctx)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -93,6 +105,7 @@ def run(arguments: list[str]) -> int:
         if stream is not None:
             # A locale without UTF-8 must not keep a foreign name from being shown.
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    caller.tell_silence = _say_silence
     try:
         code = _run(arguments)
         for stream in (sys.stdout, sys.stderr):
@@ -114,6 +127,12 @@ def run(arguments: list[str]) -> int:
         )
 
 
+def _say_silence(socket: str) -> None:
+    from sysjobs.cli.output import note
+
+    note(f"Waiting for sysjobsd at {socket}, which doesn't answer yet.")
+
+
 def _run(arguments: list[str]) -> int:
     try:
         with sysjobs.make_context("sysjobs", arguments) as ctx:
@@ -123,6 +142,9 @@ def _run(arguments: list[str]) -> int:
         return end.exit_code
     except click.UsageError as error:
         command = "sysjobs" if error.ctx is None else error.ctx.command_path
+        if command == "sysjobs" and isinstance(error, click.BadOptionUsage):
+            # click says of no command which one it was.
+            command = " ".join(["sysjobs", *(word for word in arguments if word in COMMANDS)][:2])
         return _fail(error.format_message(), f"See '{command} --help'.", EXIT_USAGE)
     except SysjobsError as error:
         return _fail(error.message, error.hint, error.exit_code)

@@ -126,6 +126,11 @@ def resources(job: JobView) -> str:
     return ",".join(parts + [f"{name}={count}" for name, count in job.resources.items()])
 
 
+def waited(job: JobView) -> float | None:
+    """Seconds from the submit to the start; None as long as there is none."""
+    return None if job.started_at is None else (job.started_at - job.submitted_at) / SECOND
+
+
 def job_json(job: JobView) -> dict[str, object]:
     """A job as `queue --json` and `show --json` have it."""
     return {
@@ -140,6 +145,7 @@ def job_json(job: JobView) -> dict[str, object]:
         "submitted_at": iso(job.submitted_at),
         "started_at": iso(job.started_at),
         "ended_at": iso(job.ended_at),
+        "waited": waited(job),
         "resources": {"cpus": job.cpus, "memory": job.memory, "gpus": job.gpus, **job.resources},
         "unit": job.unit,
         "log": job.log,

@@ -54,6 +54,8 @@ def queue(
     resources, submitted_at, started_at, ended_at, waited, duration, cpu_time, peak_memory, io_read,
     io_written, unit, log.
     """
+    if as_json and fields is not None:
+        raise click.UsageError("--format and --json exclude each other: in JSON there is everything.")
     columns = None if fields is None else _columns(fields)
     with Client(socket) as client:
         jobs, left_out, damaged = client.list(
@@ -72,7 +74,7 @@ def queue(
     else:
         emit(table(jobs))
     if left_out:
-        note(f"{left_out} older jobs are left out; --limit 0 shows all.")
+        note(f"{left_out} older job{'s are' if left_out > 1 else ' is'} left out; --limit 0 shows all.")
     if damaged:
         note(f"{damaged_records(damaged)}, and left out; `sudo sysjobs doctor` says what to do.")
 

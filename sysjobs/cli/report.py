@@ -11,7 +11,17 @@ from sysjobs.answers import ReportRow
 from sysjobs.cli.output import emit, emit_json_list, printable
 from sysjobs.client import Client
 
-COLUMNS = ("JOBS", "SUCCEEDED", "FAILED", "CANCELLED", "CPU TIME", "CPU HELD", "GPU HELD", "WAITED", "PEAK")
+COLUMNS = (
+    "JOBS",
+    "SUCCEEDED",
+    "FAILED",
+    "CANCELLED",
+    "CPU TIME",
+    "CPU HELD",
+    "GPU HELD",
+    "MEAN WAIT",
+    "PEAK",
+)
 
 
 @click.command()
@@ -28,8 +38,8 @@ def report(
 ) -> None:
     """Sum up jobs that ended: how many, the CPU time they used, and what they had of CPUs and GPUs.
 
-    CPU HELD and GPU HELD are what they had, times how long: 2 CPUs for an hour are 2h. WAITED is the mean of
-    how long they waited, PEAK the most memory that one had, where that is known.
+    CPU HELD and GPU HELD are what they had, times how long: 2 CPUs for an hour are 2h. PEAK is the most
+    memory that one had, where that is known. With --json all times are sums.
 
     \b
     Example:
@@ -40,6 +50,8 @@ def report(
         None if text is None else _moment(text, name)
         for name, text in (("--since", since), ("--until", until))
     ]
+    if moments[0] is not None and moments[1] is not None and moments[1] <= moments[0]:
+        raise click.UsageError("--until is before --since, so that there is nothing between.")
     with Client(socket) as client:
         rows = client.report(by, since=moments[0], until=moments[1], all_users=all_users)
     if as_json:

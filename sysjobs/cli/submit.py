@@ -59,7 +59,9 @@ _OPTIONS = (
     click.option("--grace", metavar="TIME", help="How long after SIGTERM comes SIGKILL."),
     click.option("--hold", is_flag=True, help="Don't start it before 'sysjobs release'."),
     click.option("--begin", metavar="WHEN", help="Not before: +1h, 22:00, '2026-12-24 18:00'."),
-    click.option("--after", metavar="IDS", multiple=True, help="Not before these jobs have begun."),
+    click.option(
+        "--after", metavar="IDS", multiple=True, help="Not before these have begun, or ended without."
+    ),
     click.option("--afterok", metavar="IDS", multiple=True, help="Only if these jobs have succeeded."),
     click.option("--afterany", metavar="IDS", multiple=True, help="Not before these jobs have ended."),
     click.option(
@@ -109,7 +111,7 @@ def submit_job(
         env=_environment(env_file, env),
         export=export == "all",
         begin=None if begin is None else _moment(begin),
-        resources=dict(map(_resource, resource)),
+        resources=_resources(resource),
         **others,
     )
     for warning in client.warnings:
@@ -159,6 +161,15 @@ def _moment(text: str) -> datetime:
     from sysjobs.cli.when import parse_when
 
     return parse_when(text, "--begin", datetime.now().astimezone())
+
+
+def _resources(texts: tuple[str, ...]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for name, count in map(_resource, texts):
+        if name in found:
+            raise UsageError(f"--resource {name} is given twice.", f"Say how many: {name}=N.")
+        found[name] = count
+    return found
 
 
 def _resource(text: str) -> tuple[str, int]:

@@ -178,7 +178,8 @@ class Deferred:
         """What one of them waits for."""
         if job.hold is not None:
             by = "its owner" if job.hold.uid == job.uid else job.hold.user
-            return Reason("held", f"Held by {by}; `sysjobs release {job.id}` lets it go on.")
+            who = "root's " if job.hold.uid == 0 else ""
+            return Reason("held", f"Held by {by}; {who}`sysjobs release {job.id}` lets it go on.")
         if (never := self._stranded.get(job.id)) is not None:
             text = f"{never.text} `sysjobs release {job.id}` lets it start all the same."
             return Reason("unmet-dependency", text)

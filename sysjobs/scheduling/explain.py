@@ -29,12 +29,14 @@ def why_waiting(job: Job, seen: Outlook, holdings: Holdings, rules: Rules, now: 
     # What is past that moment doesn't end though it was killed: nobody knows when it will.
     if seen.reserved is not None and seen.reserved.at is not None and seen.reserved.at > now:
         soon = format_duration(-((now - seen.reserved.at) // 1_000_000))
-    if seen.head not in (None, job.id):
-        when = f", which can start in {soon} at the latest" if soon else ""
-        return Reason("resources", f"Waits behind job {seen.head}, the head of the queue{when}.")
-    when = f" It can start in {soon} at the latest." if soon else ""
-    lacks = next(_lacks(kind.amount, holdings.free, holdings.all), "Is about to start.")
-    return Reason("resources", lacks + when)
+    lacks = next(_lacks(kind.amount, holdings.free, holdings.all), None)
+    if seen.head in (None, job.id):
+        when = f" It can start in {soon} at the latest." if soon else ""
+        return Reason("resources", (lacks or "Is about to start.") + when)
+    if lacks is not None:
+        return Reason("resources", f"{lacks} Job {seen.head}, the head of the queue, goes before it.")
+    when = f", which can start in {soon} at the latest" if soon else ""
+    return Reason("resources", f"Waits behind job {seen.head}, the head of the queue{when}.")
 
 
 def _lacks(asked: Amount, free: Pool, whole: Pool) -> Iterator[str]:
@@ -67,6 +69,7 @@ def refuse_infeasible(asked: Amount, capacity: Capacity) -> None:
     """Raise Refused for a job that this node can never run."""
     if all_of(capacity).fits(asked):
         return
+    _refuse_unknown(asked, capacity)
     said = f"--memory {format_memory(asked.memory)}"
     if asked.cpus > capacity.cpus:
         said = f"--cpus {format_cpus(asked.cpus)}"
@@ -74,9 +77,34 @@ def refuse_infeasible(asked: Amount, capacity: Capacity) -> None:
         said = _what_else(asked, capacity)
     raise Refused(
         f"{said} is more than this node has.",
-        f"It has {describe(capacity)}; ask for no more than that.",
+        f"It has {describe(capacity)}; ask for no more than that.{_out_of_use(asked, capacity)}",
         code="infeasible",
     )
+
+
+def _refuse_unknown(asked: Amount, capacity: Capacity) -> None:
+    """Raise Refused for what this node has nothing of at all."""
+    for name, _ in asked.others:
+        if name not in capacity.others:
+            known = ", ".join(capacity.others) or "none"
+            raise Refused(
+                f"This node has no resource {name!r}.",
+                f"Its resources are {known}; the administrator names them in [resources].",
+                code="infeasible",
+            )
+    if asked.gpus and not any(is_model(asked.model, device.model) for device in capacity.devices):
+        models = dict.fromkeys(device.model for device in capacity.devices)
+        what = f"GPU {asked.model!r}" if asked.model else "GPUs"
+        have = f"It has {', '.join(models)}." if models else "It has none at all."
+        raise Refused(f"This node has no {what}.", have + _out_of_use(asked, capacity), code="infeasible")
+
+
+def _out_of_use(asked: Amount, capacity: Capacity) -> str:
+    """Those that were meant and can't be had now."""
+    meant = [
+        f"{device.name}, {why}" for device, why in capacity.out_of_use if is_model(asked.model, device.model)
+    ]
+    return f" Out of use: {'; '.join(meant)}." if asked.gpus and meant else ""
 
 
 def _what_else(asked: Amount, capacity: Capacity) -> str:

@@ -61,7 +61,7 @@ SELECT * FROM jobs WHERE status IN ('INIT', 'PENDING', 'SETTING_UP', 'RUNNING') 
 SELECT :key, count(*), sum(status = 'SUCCEEDED'), sum(status LIKE 'FAILED%'), sum(status = 'CANCELLED'),
     total(cpu_time / 1e6), total((ended_at - started_at) / 1e6 * cpus / 1e3),
     total((ended_at - started_at) / 1e6 * gpus / 1e3), total((ended_at - started_at) / 1e6),
-    total((coalesce(started_at, ended_at) - submitted_at) / 1e6), coalesce(max(peak_memory), 0)
+    total((coalesce(started_at, ended_at) - submitted_at) / 1e6), max(peak_memory)
 FROM jobs
 WHERE id BETWEEN :first AND :last AND ended_at >= :since AND (:until IS NULL OR ended_at < :until)
     AND (:uid IS NULL OR uid = :uid)

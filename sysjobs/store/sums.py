@@ -34,18 +34,19 @@ class Sums:
     gpu_held: float
     ran: float
     waited: float
-    peak_memory: int
+    peak_memory: int | None
 
     def plus(self, other: Sums) -> Sums:
         return Sums(
             self.jobs + other.jobs, self.succeeded + other.succeeded, self.failed + other.failed,
             self.cancelled + other.cancelled, self.cpu_time + other.cpu_time, self.cpu_held + other.cpu_held,
             self.gpu_held + other.gpu_held, self.ran + other.ran, self.waited + other.waited,
-            max(self.peak_memory, other.peak_memory),
+            max((peak for peak in (self.peak_memory, other.peak_memory) if peak is not None), default=None),
         )  # fmt: skip
 
     def view(self) -> dict[str, object]:
-        return asdict(self)
+        view = asdict(self)
+        return {name: value for name, value in view.items() if value is not None}
 
 
 def sums(
