@@ -82,7 +82,7 @@ class Caller:
         try:
             self._connection.send(message)
             while not messages or messages[-1].get("continues"):
-                answer = self._connection.receive(_MOMENT)
+                answer = self._connection.receive(min(_MOMENT, self.timeout))
                 if answer is None:
                     self._mention_silence()
                     answer = self._connection.receive()

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
+from sysjobs import caller, wire
 from sysjobs import client as client_module
-from sysjobs import wire
 from sysjobs.client import Client
 from sysjobs.errors import Denied, NotFound, Refused, SysjobsError, Unavailable, Unreachable
 from tests.fake_server import Answer, Peer, Server
 from tests.jobs import job
+from tests.waiting import wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -308,3 +309,23 @@ def test_follow_ticks(path: Path) -> None:
         assert first is not None
         assert first.status == "RUNNING"
         assert [next(states), next(states)] == [None, None]
+
+
+@pytest.mark.parametrize(
+    "answers", [(hangs_up, hangs_up, accepts), (None, accepts)], ids=["restarts", "hangs"]
+)
+def test_whoever_waits_is_told_so_once(
+    path: Path, monkeypatch: pytest.MonkeyPatch, answers: tuple[Answer | None, ...]
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(caller, "tell_silence", told.append)
+    monkeypatch.setattr(caller, "_MOMENT", 0.01)
+
+    def hangs(peer: Peer, _: dict[str, Any]) -> None:
+        wait_until(lambda: bool(told))
+        peer.reply(id=42)
+
+    server = Server(path, replies(*(answer or hangs for answer in answers)))
+    with server, Client(server.path) as client:
+        assert client.submit(["true"]) == 42
+    assert told == [server.path]

@@ -11,7 +11,7 @@ import pytest
 from sysjobs.errors import NotFound
 from sysjobs.jobs import Job, Status
 from sysjobs.peer import Peer
-from sysjobs.selection import ranges_of, select
+from sysjobs.selection import bounded, ranges_of, select
 from sysjobs.store import Store
 from tests.models import new_job
 
@@ -90,3 +90,17 @@ def test_the_database_is_asked_a_few_times_whatever_is_asked_for(
     counting = Counting(store)
     select(ALICE, ["1", *(kind.format(number) for number in range(1, 5000))], live, counting)  # type: ignore[arg-type]
     assert counting.asked <= 3
+
+
+LISTS = [
+    (["41,42"], ["41", "42"]),
+    (["3-5,9", "@,@~1"], ["3-5", "9", "@", "@~1"]),
+    (["a,b", "1,a"], ["a,b", "1,a"]),
+    (["1,", ""], ["1", "", ""]),
+]
+
+
+@pytest.mark.parametrize(("texts", "meant"), LISTS)
+def test_lists(texts: list[str], meant: list[str]) -> None:
+    """Of numbers; a comma may be in a name."""
+    assert bounded(texts) == meant
