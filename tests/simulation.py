@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from pathlib import Path
 from statistics import fmean
 
+from sysjobs.devices import Device, Share
 from sysjobs.jobs import Job
 from sysjobs.limits import Limits
 from sysjobs.resources import Amount
@@ -42,6 +43,8 @@ class Task:
     uid: int = 0
     memory: int = 0
     priority: int = 0
+    gpus: int = 0
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,8 @@ class Workload:
     processors: int
     tasks: list[Task]
     memory: int = 0
+    devices: tuple[Device, ...] = ()
+    pinned: bool = False
 
 
 @dataclass(slots=True)
@@ -85,7 +90,8 @@ def read(lines: Iterable[str]) -> Workload:
 
 def run(workload: Workload, rules: Rules = RULES) -> Course:
     """Raises AssertionError where the head of the queue is put off by one that doesn't go before it."""
-    holdings = Holdings(Capacity(1000 * workload.processors, workload.memory))
+    cores = tuple(range(workload.processors)) if workload.pinned else ()
+    holdings = Holdings(Capacity(1000 * workload.processors, workload.memory, workload.devices, cores=cores))
     pending, course, promises = Pending(), Course(), _Promises()
     # Limits of users and their shares make another one the head.
     promised = rules.limits == Limits() and rules.shares is None
@@ -103,11 +109,11 @@ def run(workload: Workload, rules: Rules = RULES) -> Course:
             pending.add(jobs[following.id])
             following = next(coming, None)
         _advance(rules, now, holdings)
-        chosen: Collection[int] | None = None
+        chosen: dict[int, tuple[Share, ...]] | None = None
         while chosen is None or len(chosen) == AT_ONCE:
             course.decisions += 1
             chosen = choose(pending, holdings, rules, now * SECOND, AT_ONCE)
-            for job_id in chosen:
+            for job_id, shares in chosen.items():
                 task = tasks[job_id]
                 if promised:
                     promises.starts(task, now)
@@ -115,8 +121,9 @@ def run(workload: Workload, rules: Rules = RULES) -> Course:
                 course.starts.append(job_id)
                 pending.remove(job_id)
                 deadline = None if task.limit is None else (now + task.limit) * SECOND
-                jobs[job_id] = replace(jobs[job_id], shard=0, deadline=deadline)
+                jobs[job_id] = replace(jobs[job_id], shard=0, deadline=deadline, shares=shares)
                 holdings.take(jobs[job_id])
+                assert min(holdings.free.parts.values(), default=0) >= 0, "a device has more users than parts"
                 heappush(ends, (now + task.runs, job_id))
         _advance(rules, now, holdings)
         seen = outlook(pending, holdings, rules, now * SECOND)
@@ -125,6 +132,7 @@ def run(workload: Workload, rules: Rules = RULES) -> Course:
             if promised and seen.reserved.at is not None:
                 promises.made(tasks[seen.head], seen.reserved.at // SECOND)
     course.reserved = promises.count
+    assert holdings.free == holdings.all, "all is given back"
     return course
 
 
@@ -160,8 +168,8 @@ class _Promises:
 
 def _job(task: Task) -> Job:
     return Job(
-        id=task.id, uid=task.uid, gid=task.uid, user=str(task.uid), name=str(task.id),
-        amount=Amount(1000 * task.processors, task.memory), has_setup=False, priority=task.priority,
+        id=task.id, uid=task.uid, gid=task.uid, user=str(task.uid), name=str(task.id), has_setup=False,
+        amount=Amount(1000 * task.processors, task.memory, task.gpus, task.model), priority=task.priority,
         time_limit=None if task.limit is None else float(task.limit), grace=0.0,
         submitted_at=task.submitted * SECOND,
     )  # fmt: skip

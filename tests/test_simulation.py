@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sysjobs.devices import Device
 from sysjobs.limits import Limits
 from sysjobs.scheduling.backfill import Rules
 from sysjobs.scheduling.fairshare import FairShares
@@ -103,3 +104,57 @@ def test_everybody_starts_whatever_users_may_have(
     course = run(workload, Rules(limits, FairShares(10.0) if fair else None))
     assert course.waits.keys() == {task.id for task in workload.tasks}
     assert max(course.waits.values()) <= sum(task.runs for task in workload.tasks)
+
+
+@st.composite
+def device_workloads(draw: st.DrawFn) -> Workload:
+    """Jobs for parts of devices, for whole ones and for all, on CPUs that they may be kept to."""
+    devices = tuple(Device(f"gpu{number}", model) for number, model in enumerate(["L4", "L4", "L4", "T4"]))
+    drawn = draw(
+        st.lists(
+            st.tuples(
+                st.integers(0, 20), st.integers(1, 9), st.integers(0, 2), st.none() | st.integers(0, 9),
+                st.sampled_from([0, 300, 500, 750, 1000, 2000, 3000]), st.sampled_from(["", "L4"]),
+            ),
+            min_size=1,
+            max_size=25,
+        )
+    )  # fmt: skip
+    drawn.sort(key=lambda row: row[0])
+    tasks = [
+        Task(number, at, runs, size, None if more is None else runs + more, gpus=gpus, model=model)
+        for number, (at, runs, size, more, gpus, model) in enumerate(drawn, 1)
+    ]
+    return Workload(8, tasks, devices=devices, pinned=draw(st.booleans()))
+
+
+@given(device_workloads())
+def test_everybody_gets_devices_in_bounded_time(workload: Workload) -> None:
+    course = run(workload)
+    longest = max(task.limit or task.runs for task in workload.tasks)
+    for ahead, task in enumerate(workload.tasks):
+        assert course.waits[task.id] <= (ahead + 1) * longest
+
+
+RELAYS = [
+    ("halves of one device", 1, 2, 500, 1000),
+    ("halves of all", 4, 8, 500, 4000),
+    ("parts that leave too little", 2, 4, 400, 750),
+    ("whole ones", 4, 4, 1000, 4000),
+]
+
+
+@pytest.mark.parametrize(
+    ("count", "places", "part", "asked"), [r[1:] for r in RELAYS], ids=[r[0] for r in RELAYS]
+)
+def test_no_relay_of_small_jobs_keeps_devices_from_a_large_one(
+    count: int, places: int, part: int, asked: int
+) -> None:
+    """Nobody says how long they run, and whenever one ends another one comes."""
+    devices = tuple(Device(f"gpu{number}", "L4") for number in range(count))
+    small = [Task(1 + at, at, places, 0, None, gpus=part) for at in range(20 * places)]
+    # Before the small one that comes at the same time.
+    small.insert(2 * places, Task(9999, 2 * places, 1, 0, None, gpus=asked))
+    tasks = [replace(task, id=number) for number, task in enumerate(small, 1)]
+    course = run(Workload(1, tasks, devices=devices))
+    assert course.waits[2 * places + 1] <= places

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from sysjobs.devices import WHOLE, format_gpus, is_model
 from sysjobs.errors import Refused
@@ -47,18 +48,27 @@ def _lacks(asked: Amount, free: Pool, whole: Pool) -> Iterator[str]:
     if asked.memory > max(free.memory, 0):
         of_all = f"{format_memory(max(free.memory, 0))} of the node's {format_memory(whole.memory)}"
         yield f"Waits for memory: asks for {format_memory(asked.memory)}; {of_all} is free."
-    if asked.gpus and free.pick(asked) is None:
+    if free.pick(Amount(asked.cpus)) is None:
+        yield _lacks_cores(asked, free)
+    if free.pick(replace(asked, cpus=0)) is None:
         yield _lacks_gpus(asked, free, whole)
     for name, count in asked.others:
         if count > (left := max(free.others.get(name, 0), 0)):
             yield f"Waits for {name}: asks for {count}; {left} of the node's {whole.others[name]} are free."
 
 
+def _lacks_cores(asked: Amount, free: Pool) -> str:
+    what, left = format_cpus(asked.cpus), format_cpus(free.most_cores(asked.cpus))
+    if asked.cpus < WHOLE:
+        return (
+            f"Waits for CPUs: asks for {what} of one to be kept to; {left} is the most that is free of one."
+        )
+    said = f"{left} of {format_cpus(free.cpus)} that are free are whole ones"
+    return f"Waits for CPUs: asks for {what} to be kept to; {said}."
+
+
 def _lacks_gpus(asked: Amount, free: Pool, whole: Pool) -> str:
-    what, (_, _, left) = (
-        format_gpus(asked.gpus, asked.model),
-        free.has(Amount(gpus=asked.gpus, model=asked.model)),
-    )
+    what, left = format_gpus(asked.gpus, asked.model), free.most_gpus(asked)
     if asked.gpus < WHOLE:
         return f"Waits for a GPU: asks for {what}; {format_gpus(left)} is the most that is free of one."
     fitting = sum(is_model(asked.model, device.model) for device in whole.devices)

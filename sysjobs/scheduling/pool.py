@@ -92,20 +92,31 @@ class Pool:
         return tuple(Share(name, WHOLE) for name in min(whole, key=len)[: asked.gpus // WHOLE])
 
     def has(self, asked: Amount) -> tuple[int, ...]:
-        """How much there is of what is asked for, each kind for itself."""
-        gpus, cpus = 0, min(max(self.cpus, 0), asked.cpus)
-        if self._pick_cores(asked.cpus) is None:
-            cpus = min(cpus, WHOLE * sum(self.parts[name] == WHOLE for name in self.cores), asked.cpus - 1)
-        if asked.gpus >= WHOLE:
-            gpus = WHOLE * max(map(len, self._whole(asked.model)), default=0)
-        elif asked.gpus:
-            gpus = max((free for free, _ in self._parts(asked.model)), default=0)
+        """How much there is of what is asked for, each kind for itself: with less of any it comes later."""
+        gpus = [name for _, name in self._parts(asked.model)] if asked.gpus else []
         return (
-            cpus,
+            min(max(self.cpus, 0), asked.cpus),
             min(max(self.memory, 0), asked.memory),
-            min(gpus, asked.gpus),
+            *self._has(self._pick_cores(asked.cpus), self.cores),
+            *self._has(self._pick_gpus(asked), gpus),
             *(min(max(self.others.get(name, 0), 0), count) for name, count in asked.others),
         )
+
+    def _has(self, picked: tuple[Share, ...] | None, names: Iterable[str]) -> tuple[int, int]:
+        """Whether there are enough of these; if not, what is free of them: any may be what becomes whole."""
+        return (1, 0) if picked is not None else (0, sum(self.parts[name] for name in names))
+
+    def most_gpus(self, asked: Amount) -> int:
+        """How much there is for whoever asks for whole devices of one model, or for a part of one."""
+        if asked.gpus < WHOLE:
+            return max((free for free, _ in self._parts(asked.model)), default=0)
+        return WHOLE * max(map(len, self._whole(asked.model)), default=0)
+
+    def most_cores(self, cpus: int) -> int:
+        """The same of the CPUs that jobs are kept to."""
+        if cpus < WHOLE:
+            return max(self.parts[name] for name in self.cores)
+        return WHOLE * sum(self.parts[name] == WHOLE for name in self.cores)
 
     def _parts(self, model: str) -> Iterable[tuple[int, str]]:
         return (
