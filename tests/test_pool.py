@@ -126,6 +126,17 @@ def test_what_is_taken_and_given_back_is_exact(steps: list[tuple[bool, Amount]])
     assert pool == whole
 
 
+@given(st.lists(st.tuples(st.integers(0, 2500), st.sampled_from([0, 250, 333, 999, 1000, 2000]))))
+def test_what_fits_is_what_can_be_picked(asked: list[tuple[int, int]]) -> None:
+    pool = all_of(Capacity(4000, 9, DEVICES, cores=(0, 1, 2, 3)))
+    for cpus, gpus in asked:
+        amount = Amount(cpus, gpus=gpus)
+        shares = pool.pick(amount)
+        assert pool.fits(amount) == (shares is not None and cpus <= pool.cpus)
+        if shares is not None and pool.fits(amount):
+            pool = pool.take(Grant(amount, shares))
+
+
 def test_a_device_that_vanished_comes_back_as_it_is_held() -> None:
     two = (Device("a", "L4"), Device("b", "L4"))
     holdings = Holdings(Capacity(1000, 9, two))

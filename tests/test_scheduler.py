@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sysjobs.devices import Device
+from sysjobs.devices import Device, Share
 from sysjobs.jobs import Job
 from sysjobs.limits import Limits
 from sysjobs.resources import Amount
@@ -293,3 +293,31 @@ def test_what_another_one_may_have_beside_the_head(
 ) -> None:
     without = Reservation(None, there).without(grant, asked)
     assert without == (Reservation(None, there.take(grant)) if may else None)
+
+
+def test_few_looks_at_devices_however_many_run_and_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is asked of the devices is asked once of all lines that ask the same."""
+    devices = tuple(Device(f"gpu{number}", "L4") for number in range(8))
+    holdings, pending = Holdings(Capacity(9, 9 << 40, devices)), Pending()
+    for number in range(2000):
+        shares = (Share(f"gpu{number % 8}", 4),)
+        running = replace(runs(10_000 + number, 0, until=1 + number), amount=Amount(gpus=4), shares=shares)
+        holdings.take(running)
+    pending.add(replace(waits(1, 0), amount=Amount(gpus=8000)))
+    for number in range(2, 1000):
+        pending.add(
+            replace(waits(number, 0, limit=9.0), amount=Amount(0, number, 1000 + 1000 * (number % 7)))
+        )
+    looks = 0
+
+    class Devices(tuple[Device, ...]):
+        def __iter__(self) -> Iterator[Device]:
+            nonlocal looks
+            looks += 1
+            return super().__iter__()
+
+    holdings.all = replace(holdings.all, devices=Devices(devices))
+    holdings.free = replace(holdings.free, devices=Devices(devices))
+    assert choose(pending, holdings, FREE, 0, 9) == {}
+    assert outlook(pending, holdings, FREE, 0).reserved is not None
+    assert looks < 50

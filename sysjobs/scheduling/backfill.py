@@ -9,14 +9,13 @@ of what is free now.
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from sysjobs.devices import Share
 from sysjobs.limits import Limits
-from sysjobs.resources import Amount
+from sysjobs.resources import Amount, Total
 from sysjobs.scheduling.fairshare import FairShares
 from sysjobs.scheduling.holdings import Holdings
 from sysjobs.scheduling.pending import Kind, Pending
@@ -48,19 +47,31 @@ class Reservation:
     def without(self, grant: Grant, asked: Amount) -> Reservation | None:
         """The same where another one has that too; None where the head, which asks so much, would miss it."""
         left = self.there.take(grant)
-        before, now = self.there.has(asked), left.has(asked)
+        if self.at is not None:
+            return Reservation(self.at, left) if left.fits(asked) else None
         # What another one takes can't make more of anything.
-        return Reservation(self.at, left) if now == before else None
+        return Reservation(None, left) if left.has(asked) == self.there.has(asked) else None
 
 
-def reservation(asked: Amount, free: Pool, ends: Iterable[tuple[int, Grant]]) -> Reservation:
+def reservation(asked: Amount, free: Pool, ends: Sequence[tuple[int, Grant]]) -> Reservation:
     """For a job that doesn't fit into what is free. `ends`: when running jobs end at the latest, in order."""
-    there = free
-    for at, grant in ends:
-        there = there.give(grant)
-        if there.fits(asked):
-            return Reservation(at, there)
-    return Reservation(None, free)
+    there = _given(free, ends)
+    if not there.fits(asked):
+        return Reservation(None, free)
+    # The more have ended, the more fits: the last that has to is found by halving.
+    first, last, before = 0, len(ends), free
+    while last - first > 1:
+        middle = (first + last) // 2
+        half = _given(before, ends[first:middle])
+        if half.fits(asked):
+            last, there = middle, half
+        else:
+            first, before = middle, half
+    return Reservation(ends[last - 1][0], there)
+
+
+def _given(pool: Pool, ends: Iterable[tuple[int, Grant]]) -> Pool:
+    return pool.give(*(grant for _, grant in ends))
 
 
 class Plan:
@@ -72,25 +83,24 @@ class Plan:
         self._rules = rules
         self._now = now
         self._chosen: list[tuple[Kind, Grant]] = []
+        # How many run of a user some of whose are chosen, and what these have.
+        self._of: dict[int, tuple[int, Total]] = {}
 
-    def _of_user(self, uid: int) -> list[Amount]:
-        return [kind.amount for kind, _ in self._chosen if kind.uid == uid]
+    def _of_user(self, uid: int) -> tuple[int, Total]:
+        return self._of.get(uid) or self._holdings.of_user(uid)
 
     def share(self, uid: int) -> float:
         """What a user has had lately."""
         if self._rules.shares is None:
             return 0.0
-        return self._rules.shares.of(uid, sum(amount.cpus for amount in self._of_user(uid)))
+        return self._rules.shares.of(uid, self._of_user(uid)[1].cpus - self._holdings.of_user(uid)[1].cpus)
 
     def broken(self, kind: Kind, beside: Kind | None = None) -> str | None:
         """Which limit of its user keeps one more of these from starting, where `beside` starts too."""
-        running, has = self._holdings.of_user(kind.uid)
-        more = self._of_user(kind.uid)
+        running, has = self._of_user(kind.uid)
         if beside is not None and beside.uid == kind.uid:
-            more.append(beside.amount)
-        for amount in more:
-            has = has.plus(amount)
-        return self._rules.limits.broken(running + len(more), has, kind.amount)
+            running, has = running + 1, has.plus(beside.amount)
+        return self._rules.limits.broken(running, has, kind.amount)
 
     def is_feasible(self, kind: Kind) -> bool:
         """Whether the node has so much by now."""
@@ -104,13 +114,14 @@ class Plan:
     def take(self, kind: Kind, grant: Grant) -> None:
         self.free = self.free.take(grant)
         self._chosen.append((kind, grant))
+        running, has = self._of_user(kind.uid)
+        self._of[kind.uid] = running + 1, has.plus(kind.amount)
 
     def reserve(self, asked: Amount) -> Reservation:
         chosen = [
             (self._now + kind.longest, grant) for kind, grant in self._chosen if kind.longest is not None
         ]
-        ends = heapq.merge(self._holdings.ends(), sorted(chosen, key=_end), key=_end)
-        return reservation(asked, self.free, ends)
+        return reservation(asked, self.free, sorted([*self._holdings.ends(), *chosen], key=_end))
 
 
 def _startable(

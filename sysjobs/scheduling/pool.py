@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 from sysjobs.devices import WHOLE, Device, Share, core_name, is_model
 from sysjobs.resources import Amount
 
+MOST_MODELS = 1000
+"""So many ways to ask for a model are kept in memory: each job may have its own."""
+
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
@@ -47,8 +50,11 @@ class Pool:
     # The names of CPUs that jobs are kept to.
     cores: tuple[str, ...] = ()
     # What is free of each device and of each of these CPUs, by its name; of others, by theirs.
-    parts: Mapping[str, int] = field(default_factory=dict)
-    others: Mapping[str, int] = field(default_factory=dict)
+    parts: dict[str, int] = field(default_factory=dict)
+    others: dict[str, int] = field(default_factory=dict)
+    # What is asked again and again, of lines of jobs: the most of one, and how many are whole; by model of
+    # GPUs, and of the CPUs by None.
+    _most: dict[str | None, tuple[int, int]] = field(default_factory=dict, compare=False, repr=False)
 
     def fits(self, asked: Amount) -> bool:
         """Whether there is so much; what isn't asked for isn't missed."""
@@ -56,7 +62,13 @@ class Pool:
             return False
         if asked.others and any(count > self.others.get(name, 0) for name, count in asked.others):
             return False
-        return not (asked.gpus or self.cores) or self.pick(asked) is not None
+        return asked.gpus <= (self.most_gpus(asked) if asked.gpus else 0) and self._has_cores(asked.cpus)
+
+    def _has_cores(self, cpus: int) -> bool:
+        if not self.cores:
+            return True
+        part, whole = self._most_cores()
+        return whole * WHOLE >= cpus or (whole == cpus // WHOLE and part >= cpus % WHOLE)
 
     def pick(self, asked: Amount) -> tuple[Share, ...] | None:
         """Which devices it would get, and which CPUs it would be kept to; None where there aren't enough."""
@@ -108,15 +120,28 @@ class Pool:
 
     def most_gpus(self, asked: Amount) -> int:
         """How much there is for whoever asks for whole devices of one model, or for a part of one."""
-        if asked.gpus < WHOLE:
-            return max((free for free, _ in self._parts(asked.model)), default=0)
-        return WHOLE * max(map(len, self._whole(asked.model)), default=0)
+        most = self._most.get(asked.model)
+        if most is None:
+            part = max((free for free, _ in self._parts(asked.model)), default=0)
+            most = part, max(map(len, self._whole(asked.model)), default=0)
+            if len(self._most) >= MOST_MODELS:
+                self._most.clear()
+            self._most[asked.model] = most
+        return most[0] if asked.gpus < WHOLE else WHOLE * most[1]
 
     def most_cores(self, cpus: int) -> int:
         """The same of the CPUs that jobs are kept to."""
-        if cpus < WHOLE:
-            return max(self.parts[name] for name in self.cores)
-        return WHOLE * sum(self.parts[name] == WHOLE for name in self.cores)
+        part, whole = self._most_cores()
+        return WHOLE * whole if cpus >= WHOLE or whole else part
+
+    def _most_cores(self) -> tuple[int, int]:
+        """How much is free of one that isn't whole, and how many are."""
+        most = self._most.get(None)
+        if most is None:
+            free = [self.parts[name] for name in self.cores]
+            part = max((each for each in free if each < WHOLE), default=0)
+            most = self._most[None] = part, free.count(WHOLE)
+        return most
 
     def _parts(self, model: str) -> Iterable[tuple[int, str]]:
         return (
@@ -132,29 +157,32 @@ class Pool:
         return found.values()
 
     def take(self, grant: Grant) -> Pool:
-        return self._change(grant, -1)
+        return self._change((grant,), -1)
 
-    def give(self, grant: Grant) -> Pool:
-        return self._change(grant, 1)
+    def give(self, *grants: Grant) -> Pool:
+        return self._change(grants, 1)
 
-    def _change(self, grant: Grant, sign: int) -> Pool:
-        amount, parts, others = grant.amount, self.parts, self.others
-        if grant.shares:
-            # One that has vanished is nobody's any more.
-            changes = {share.device: sign * share.amount for share in grant.shares if share.device in parts}
-            parts = {**parts, **{name: parts[name] + change for name, change in changes.items()}}
-        if amount.others:
-            # Nor one that the settings name no more.
-            changes = {name: sign * count for name, count in amount.others if name in others}
-            others = {**others, **{name: others[name] + change for name, change in changes.items()}}
-        return Pool(
-            self.cpus + sign * amount.cpus,
-            self.memory + sign * amount.memory,
-            self.devices,
-            self.cores,
-            parts,
-            others,
-        )
+    def _change(self, grants: Iterable[Grant], sign: int) -> Pool:
+        cpus, memory = self.cpus, self.memory
+        parts, others = self.parts, self.others
+        for grant in grants:
+            amount = grant.amount
+            cpus += sign * amount.cpus
+            memory += sign * amount.memory
+            if grant.shares:
+                parts = {**parts} if parts is self.parts else parts
+                for share in grant.shares:
+                    # One that has vanished is nobody's any more.
+                    if share.device in parts:
+                        parts[share.device] += sign * share.amount
+            if amount.others:
+                others = {**others} if others is self.others else others
+                for name, count in amount.others:
+                    # Nor one that the settings name no more.
+                    if name in others:
+                        others[name] += sign * count
+        most = self._most if parts is self.parts else {}
+        return Pool(cpus, memory, self.devices, self.cores, parts, others, most)
 
 
 def _first(entry: tuple[int, str]) -> int:
@@ -165,4 +193,4 @@ def all_of(capacity: Capacity) -> Pool:
     """The pool of a node that nobody has anything of."""
     cores = tuple(map(core_name, capacity.cores))
     parts = dict.fromkeys([*cores, *(device.name for device in capacity.devices)], WHOLE)
-    return Pool(capacity.cpus, capacity.memory, capacity.devices, cores, parts, capacity.others)
+    return Pool(capacity.cpus, capacity.memory, capacity.devices, cores, parts, {**capacity.others})

@@ -3,7 +3,8 @@
     python3 -m tests.bench.decisions
 
 Queues of 1,000 to 100,000 jobs on a node that is full, behind a head that waits: jobs that are all alike, of
-50 kinds, and that all differ. Medians of interleaved rounds; their ratio to the shortest queue counts.
+50 kinds, that all differ, and that want GPUs besides. Medians of interleaved rounds; their ratio to the
+shortest queue counts.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from sysjobs.devices import Device
 from sysjobs.jobs import Status
 from sysjobs.resources import Amount
 from sysjobs.scheduling.backfill import Rules, choose
@@ -23,15 +25,19 @@ from sysjobs.scheduling.pending import Pending
 from sysjobs.scheduling.pool import Capacity
 from tests.models import queued
 
-NODE = Capacity(64_000, 256 << 30)
+DEVICES = tuple(Device(f"gpu{number}", ("L4", "A100")[number % 2]) for number in range(8))
+NODE = Capacity(64_000, 256 << 30, DEVICES)
 RUNNING = 200
 LENGTHS = (1_000, 10_000, 100_000)
 ROUNDS = 31
 
+GPUS = (250, 500, 750, 1000, 2000, 4000)
+MODELS = ("", "L4", "A100")
 KINDS: dict[str, Callable[[int], Amount]] = {
     "all alike": lambda number: Amount(4000, 1 << 30),
     "of 50 kinds": lambda number: Amount(1000 * (1 + number % 50), 1 << 30),
     "all differ": lambda number: Amount(1000 * (1 + number % 50), 1 << 30 | number),
+    "for GPUs": lambda number: Amount(0, 1 << 30 | number, GPUS[number % 6], MODELS[number % 3]),
 }
 
 
@@ -47,7 +53,7 @@ def full_node() -> Holdings:
 
 def queue(length: int, amount: Callable[[int], Amount]) -> Pending:
     pending, plain = Pending(), queued()
-    pending.add(replace(plain, id=1, amount=Amount(NODE.cpus, NODE.memory)))
+    pending.add(replace(plain, id=1, amount=Amount(NODE.cpus, NODE.memory, 4000)))
     for number in range(2, length + 1):
         limit = None if number % 3 else float(60 * (1 + number % 7))
         pending.add(replace(plain, id=number, amount=amount(number), time_limit=limit))
