@@ -207,10 +207,10 @@ class Queue:
                 self._tend(job, now)
             elif job.kill_at is not None and job.kill_at <= now:
                 self._batch.when_written(job, self._kill, job_id)
-            elif job.notice_at is not None and job.notice_at <= now:
-                self._apply(job, Noticed(self._clock.now()))
             elif job.deadline is not None and job.deadline <= now:
                 self._apply(job, TimeLimitReached(now + int(job.grace * 1_000_000)))
+            elif job.notice_at is not None and job.notice_at <= now:
+                self._apply(job, Noticed(self._clock.now()))
         if weights := self.holdings.weights.due(now):
             self._batch.do(self._engine.weigh, weights)
         for uid in self._idle_users.due(now):

@@ -162,6 +162,12 @@ def _notice(asked: str | None, limit: float | None) -> Notice | None:
             code="bad-signal",
         )
     before = parse_duration(match[2].lower(), "--signal")
+    if not before:
+        raise Refused(
+            f"--signal {asked!r:.80} comes no sooner than the time limit.",
+            "Give a time before it, such as USR1@60.",
+            code="bad-signal",
+        )
     if limit is None:
         raise Refused(
             f"--signal {asked!r:.80} is sent before a time limit, and there is none.",

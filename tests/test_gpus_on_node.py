@@ -179,6 +179,7 @@ REFUSED = [
         2,
         "--signal 'USR1' is not a signal and a time before the time limit.",
     ),
+    (["--signal", "USR1@0", "-t", "1h"], 2, "--signal 'USR1@0' comes no sooner than the time limit."),
     (["--signal", "USR1@x", "-t", "1h"], 2, "--signal 'x' is not a duration."),
 ]
 

@@ -16,7 +16,7 @@ from sysjobs.engine import Boot, Observation
 from sysjobs.errors import Refused
 from sysjobs.events import CancelRequested, Ended
 from sysjobs.handlers import Handlers
-from sysjobs.jobs import Job, Outcome, Reason, Status
+from sysjobs.jobs import Job, Notice, Outcome, Reason, Status
 from sysjobs.peer import Peer
 from sysjobs.protocol import Call
 from sysjobs.queue import Queue
@@ -38,12 +38,13 @@ class Idle:
         self.controllers = ("memory",)
         self.access = Access()
         self.observed: list[int] = []
+        self.time = 1_000_000
 
     def now(self) -> int:
         return NOW
 
     def monotonic(self) -> int:
-        return 1_000_000
+        return self.time
 
     def to_submit(self) -> None: ...
 
@@ -188,3 +189,18 @@ def test_a_drained_node_waits_for_no_moment_at_which_it_starts_nothing(world: Wo
     assert world.queue.waiting.next_time() is None
     world.queue.waiting.drain = None
     assert world.queue.waiting.next_time() is not None
+
+
+def test_a_time_limit_that_has_passed_together_with_the_signal_before_it(world: World) -> None:
+    """As where the daemon was away meanwhile: it is held to it all the same."""
+    job_id = world.add(time_limit=10.0, notice=Notice(10, 5.0))
+    world.idle.time += 7_000_000
+    world.queue.tick()
+    world.queue.flush()
+    assert world.queue.jobs[job_id].noticed
+    late = world.add(time_limit=10.0, notice=Notice(10, 5.0))
+    world.idle.time += 11_000_000
+    for _ in range(2):
+        world.queue.tick()
+        world.queue.flush()
+    assert [world.queue.jobs[each].timed_out for each in (job_id, late)] == [True, True]
