@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from sysjobs.devices import Device, Vendor
@@ -17,7 +19,10 @@ _UUID = re.compile(r"GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 
 def find_gpus(root: Path = Path("/")) -> tuple[Device, ...]:
     """In the order of their places on the bus."""
-    return tuple(sorted([*_nvidia(root), *_amd(root)], key=lambda device: device.name))
+    found = sorted([*_nvidia(root), *_amd(root)], key=lambda device: device.name)
+    # What several are called tells a program nothing.
+    times = Counter(device.uuid for device in found)
+    return tuple(device if times[device.uuid] == 1 else replace(device, uuid="") for device in found)
 
 
 def _nvidia(root: Path) -> Iterator[Device]:
@@ -47,12 +52,15 @@ def _amd(root: Path) -> Iterator[Device]:
         if not simds:
             continue
         place = f"{domain:04x}:{location >> 8 & 0xFF:02x}:{location >> 3 & 0x1F:02x}.{location & 7}"
+        # Where one is split up, each part has a node of its own.
+        part = location >> 28
+        alone = (f"/dev/dri/renderD{said.get('drm_render_minor', '')}",)
         yield Device(
-            name=place,
+            name=f"{place}/{part}" if part else place,
             model=_amd_model(root, place, directory),
             uuid=f"GPU-{unique:016x}" if unique else "",
             vendor=Vendor.AMD,
-            nodes=_drm_nodes(root, place) or (f"/dev/dri/renderD{said.get('drm_render_minor', '')}",),
+            nodes=alone if part else _drm_nodes(root, place) or alone,
         )
 
 

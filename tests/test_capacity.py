@@ -146,6 +146,21 @@ def test_amd(machine: Machine) -> None:
     assert "char-twice" not in allowed, "one of the numbers of this name is the devices'"
 
 
+def test_parts_of_an_amd_device(machine: Machine) -> None:
+    """Each is a device of its own, though they are at the same place and may have the same UUID."""
+    for part in range(3):
+        location, minor = 0x0500 | part << 28, 128 + part
+        machine.amd(part, simd_count=304, location_id=location, unique_id=0x1234, drm_render_minor=minor)
+        machine.node(f"dev/dri/renderD{minor}", 226, minor)
+    machine.write("sys/bus/pci/devices/0000:05:00.0/drm/renderD128/dev", "")
+    machine.write("sys/bus/pci/devices/0000:05:00.0/product_name", "AMD Instinct MI300X\n")
+    assert [(device.name, device.model, device.uuid, device.nodes) for device in find_gpus(machine.root)] == [
+        ("0000:05:00.0", "AMD Instinct MI300X", "", ("/dev/dri/renderD128",)),
+        ("0000:05:00.0/1", "AMD Instinct MI300X", "", ("/dev/dri/renderD129",)),
+        ("0000:05:00.0/2", "AMD Instinct MI300X", "", ("/dev/dri/renderD130",)),
+    ]
+
+
 def test_a_device_whose_node_is_no_device(machine: Machine) -> None:
     machine.nvidia("0000:3b:00.0", 0)
     (machine.root / "dev/nvidia0").unlink()
