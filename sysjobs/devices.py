@@ -134,7 +134,10 @@ def dump_shares(shares: tuple[Share, ...]) -> str | None:
 
 def load_shares(text: str | None) -> tuple[Share, ...]:
     """As `dump_shares` wrote it. Raises ValueError."""
-    shares = tuple(Share(*entry) for entry in json.loads(text)) if text else ()
+    found = json.loads(text) if text else []
+    if not isinstance(found, list) or not all(isinstance(entry, list) and len(entry) == 2 for entry in found):
+        raise ValueError(f"its shares of devices are {text}")
+    shares = tuple(Share(*entry) for entry in found)
     for share in shares:
         if (
             not isinstance(share.device, str)

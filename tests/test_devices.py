@@ -87,7 +87,20 @@ def test_shares_are_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ['[["a", 0]]', '[["a", 1001]]', "[[1, 1]]", '[["a", "1"]]', '[["a", true]]', "{"]
+    "text",
+    [
+        '[["a", 0]]',
+        '[["a", 1001]]',
+        "[[1, 1]]",
+        '[["a", "1"]]',
+        '[["a", true]]',
+        "{",
+        "7",
+        "[7]",
+        '["a"]',
+        '{"a": 1}',
+        '[["a"]]',
+    ],
 )
 def test_shares_that_were_never_written(text: str) -> None:
     with pytest.raises(ValueError, match=r"share|Expecting"):
