@@ -16,7 +16,15 @@ from typing import Any
 from sysjobs.devices import MAX_DEVICES, Device, Vendor, core_number
 from sysjobs.errors import ConfigError, SysjobsError
 from sysjobs.limits import Limits
-from sysjobs.resources import MAX_COUNT, MAX_PRIORITY, parse_cpus, parse_duration, parse_memory
+from sysjobs.resources import (
+    MAX_COUNT,
+    MAX_PRIORITY,
+    OTHERS,
+    is_other,
+    parse_cpus,
+    parse_duration,
+    parse_memory,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +136,12 @@ def _word(value: object, key: str) -> str:
 
 def _nodes(value: object, key: str) -> tuple[str, ...]:
     nodes = _names(value, key)
-    if wrong := [node for node in nodes if not re.fullmatch(r"/dev/[\w./-]{1,200}", node, re.ASCII)]:
+    # systemd takes none with dots or slashes that lead nowhere.
+    if wrong := [
+        node
+        for node in nodes
+        if not re.fullmatch(r"/dev/[\w./:@+-]{1,200}", node, re.ASCII) or os.path.normpath(node) != node
+    ]:
         raise ConfigError(f"{key} has {wrong[0]!r:.120}, which is no path below /dev.", "")
     return nodes
 
@@ -293,11 +306,8 @@ def _gpus(source: _Source, entries: object) -> tuple[Device, ...]:
 
 
 def _other(source: _Source, name: str, count: object) -> int:
-    if not re.fullmatch(r"[A-Za-z][\w.-]{0,63}", name, re.ASCII) or name in ("cpus", "memory", "gpus"):
-        raise ConfigError(
-            f"{source.place(name)}: a resource can't be called {name!r:.80}.",
-            "Give letters, digits, '_', '.' and '-', beginning with a letter, but not cpus, memory or gpus.",
-        )
+    if not is_other(name):
+        raise ConfigError(f"{source.place(name)}: a resource can't be called {name!r:.80}.", OTHERS)
     found: int = source.value(_count(MAX_COUNT), count, name)
     return found
 

@@ -77,10 +77,21 @@ def parse_cpus(text: str, option: str = "--cpus") -> int:
     return int(match[1]) * 1000 + int((match[2] or "").ljust(3, "0"))
 
 
+def is_other(name: str) -> bool:
+    """Whether the settings can name a resource so."""
+    named = re.fullmatch(r"[A-Za-z][\w.-]{0,63}", name, re.ASCII) is not None
+    return named and name not in ("cpus", "memory", "gpus")
+
+
+OTHERS = "Give letters, digits, '_', '.' and '-', beginning with a letter, but not cpus, memory or gpus."
+
+
 def parse_others(asked: Mapping[str, object]) -> tuple[tuple[str, int], ...]:
     """Counts of what the settings name, in the order of the names; 0 asks for nothing."""
     found = []
     for name, count in sorted(asked.items()):
+        if not is_other(name):
+            raise Refused(f"--resource {name!r:.80} can't be a resource's name.", OTHERS, code="bad-resource")
         if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MAX_COUNT:
             raise Refused(
                 f"--resource {name}={count!r:.40} is not a number from 0 to {MAX_COUNT:,}.",
@@ -99,7 +110,9 @@ def dump_others(others: tuple[tuple[str, int], ...]) -> str | None:
 def load_others(text: str | None) -> tuple[tuple[str, int], ...]:
     """As `dump_others` wrote it. Raises ValueError."""
     others = json.loads(text) if text else {}
-    if not isinstance(others, dict) or not all(type(count) is int for count in others.values()):
+    if not isinstance(others, dict) or not all(
+        type(count) is int and 0 < count <= MAX_COUNT for count in others.values()
+    ):
         raise ValueError(f"its other resources are {text}")
     return tuple(sorted(others.items()))
 

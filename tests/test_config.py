@@ -116,6 +116,8 @@ WRONG = [
         3,
         "nodes has '/etc/passwd', which is no path below",
     ),
+    ("[[gpus]]\nmodel = 'L4'\nnodes = ['/dev/../dev/x']\n", 3, "nodes has '/dev/../dev/x', which is no path"),
+    ("[[gpus]]\nmodel = 'L4'\nnodes = ['/dev/x/']\n", 3, "nodes has '/dev/x/', which is no path below"),
     ("[[gpus]]\nmodel = 'L4'\nvendor = 'intel'\n", 3, "vendor is 'intel'. It can be nvidia or amd."),
     ("[[gpus]]\nmodel = 'L4'\ncolour = 'red'\n", 3, "[gpus] has no setting 'colour'. It has model, name,"),
     (

@@ -169,6 +169,8 @@ REFUSED = [
     (["--resource", "moon"], 1, "This node has no resource 'moon'."),
     (["--resource", "licence=x"], 2, "--resource 'licence=x' is not NAME=N."),
     (["--resource", "licence", "--resource", "licence"], 2, "--resource licence is given twice."),
+    (["--resource", "\n=1"], 2, "--resource '\\n' can't be a resource's name."),
+    (["--resource", "gpus=1"], 2, "--resource 'gpus' can't be a resource's name."),
     (["--resource", "=1"], 2, "--resource '=1' is not NAME=N."),
     (["--cpu-limit", "hard", "--cpus", "0"], 2, "--cpu-limit hard with --cpus 0 leaves the job no CPU."),
     (["--signal", "USR1@60"], 2, "--signal 'USR1@60' is sent before a time limit, and there is none."),
