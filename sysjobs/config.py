@@ -302,6 +302,13 @@ def _gpus(source: _Source, entries: object) -> tuple[Device, ...]:
             raise ConfigError(
                 f"{source.place()}: two of [[gpus]] have the {name} {twice[0]!r}.", "Give each its own."
             )
+    for each in devices:
+        others = {node for other in devices if other is not each for node in other.nodes}
+        if each.nodes and others.issuperset(each.nodes):
+            raise ConfigError(
+                f"{source.place()}: {each.name} of [[gpus]] has no node of its own.",
+                "Give it one: whoever has another one could open it.",
+            )
     return tuple(devices)
 
 

@@ -125,6 +125,11 @@ WRONG = [
         1,
         "two of [[gpus]] have the name 'a'.",
     ),
+    (
+        "[[gpus]]\nmodel='L4'\nnodes=['/dev/a', '/dev/c']\n[[gpus]]\nmodel='L4'\nnodes=['/dev/c']\n",
+        1,
+        "gpu1 of [[gpus]] has no node of its own. Give it one",
+    ),
     ("[[gpus]]\nmodel = 'L4'\nname = 'cpu7'\n", 1, "a GPU can't be called 'cpu7'."),
     ("[node]\npin-cpus = 1\n", 2, "pin-cpus is 1. It can be true or false."),
     ("[jobs]\nunmet-dependency = 'ask'\n", 2, "unmet-dependency is 'ask'. It can be cancel or hold."),
