@@ -20,6 +20,7 @@ from sysjobs.capacity import inventory
 from sysjobs.config import Paths, Settings, read_settings
 from sysjobs.drain import read_drain
 from sysjobs.engine import Answer, ConnectionLost
+from sysjobs.engine.enforcement import NO_DEVICE
 from sysjobs.engine.files import JobFiles
 from sysjobs.engine.systemd import Systemd
 from sysjobs.errors import EXIT_FAILED, EXIT_OK, SysjobsError
@@ -70,7 +71,7 @@ class Daemon:
         self._knocking: Answer | None = None
         # Why nothing can be written, as long as that is so.
         self._unwritable: str | None = None
-        self._obstacle: str | None = None
+        self._obstacle: Reason | None = None
         self._loaded = True
         self._gone = False
         self._stop = asyncio.Event()
@@ -241,6 +242,7 @@ class Daemon:
     def _take_stock(self, settings: Settings) -> None:
         """See what the node has by now: a device may have vanished, or have come back. Raises ConfigError."""
         stock, holdings = inventory(settings), self._queue.holdings
+        stock.access.refuse_renamed(self._engine.access, holdings.devices())
         if stock.capacity == holdings.capacity and stock.access == self._engine.access:
             return
         for device, why in stock.capacity.out_of_use:
@@ -311,10 +313,13 @@ class Daemon:
 
     def _written(self) -> None:
         obstacle = self._waiting.obstacle
-        code = None if obstacle is None else obstacle.code
-        if code != self._obstacle:
-            self._obstacle = code
-            log.warning("%s", obstacle.text if obstacle else "jobs can be started again")
+        if obstacle is not self._obstacle:
+            if (obstacle and obstacle.code) != (self._obstacle and self._obstacle.code):
+                log.warning("%s", obstacle.text if obstacle else "jobs can be started again")
+            if obstacle is not None and obstacle.code == NO_DEVICE:
+                # So that no other job is given it.
+                self._loop.call_soon(self._look)
+            self._obstacle = obstacle
         # After a failure the first commit of a queue that is online again is a real one.
         if self._unwritable is not None and self._queue.online:
             log.warning("the database can be written again")

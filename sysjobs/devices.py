@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 from itertools import pairwise
 
-from sysjobs.errors import Refused
+from sysjobs.errors import ConfigError, Refused
 
 WHOLE = 1000
 """A device is shared out in thousandths."""
@@ -167,6 +167,22 @@ class Access:
         mine = [self.devices[share.device] for share in shares if core_number(share.device) is None]
         shared = [node for vendor in {device.vendor: None for device in mine} for node in self.shared[vendor]]
         return (*self.rest, *shared, *(node for device in mine for node in device.nodes))
+
+    def refuse_renamed(self, before: Access, held: Iterable[str]) -> None:
+        """Raise ConfigError where a device that a job has, by its name, goes by another one now.
+
+        It would be free, and be given away twice.
+        """
+        for name in held:
+            old, new = before.devices.get(name), self.devices.get(name)
+            if old is None or (new is not None and (old.uuid, old.nodes) == (new.uuid, new.nodes)):
+                continue
+            for other in self.devices.values():
+                if other.name != name and (other.uuid == old.uuid != "" or {*other.nodes} & {*old.nodes}):
+                    raise ConfigError(
+                        f"The {old.model} that jobs have as {name} is called {other.name} now.",
+                        "Keep the names of devices as long as jobs have them.",
+                    )
 
     def variables(self, shares: tuple[Share, ...]) -> tuple[tuple[bytes, bytes], ...]:
         """How a program learns which ones are its own."""

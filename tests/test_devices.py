@@ -15,7 +15,7 @@ from sysjobs.devices import (
     load_shares,
     parse_gpus,
 )
-from sysjobs.errors import Refused
+from sysjobs.errors import ConfigError, Refused
 
 ASKED = [
     ("2", (2000, ""), "2"),
@@ -145,3 +145,33 @@ def test_without_devices_nothing_is_kept_from_anybody() -> None:
 def test_a_device_that_is_gone() -> None:
     with pytest.raises(KeyError):
         ACCESS.allowed((Share("e", 1000),))
+
+
+RENAMED = [
+    ("nothing has changed", {}, ""),
+    ("one that nobody has", {"b": Device("e", "NVIDIA L4", "GPU-b", nodes=("/dev/nvidia1",))}, ""),
+    ("it has vanished", {"a": None}, ""),
+    ("it is another one", {"a": Device("a", "NVIDIA L4", "GPU-e", nodes=("/dev/nvidia9",))}, ""),
+    ("its UUID is told now", {"c": Device("c", "NVIDIA T4", "GPU-c", nodes=("/dev/nvidia2",))}, ""),
+    ("another name, the same UUID", {"a": Device("e", "NVIDIA L4", "GPU-a")}, "e"),
+    ("another name, the same node", {"c": Device("e", "L40", nodes=("/dev/nvidia2", "/dev/x"))}, "e"),
+    (
+        "two have changed places",
+        {
+            "a": Device("a", "NVIDIA L4", "GPU-b", nodes=("/dev/nvidia1",)),
+            "b": Device("b", "NVIDIA L4", "GPU-a", nodes=("/dev/nvidia0",)),
+        },
+        "b",
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "now"), [r[1:] for r in RENAMED], ids=[r[0] for r in RENAMED])
+def test_devices_that_jobs_have_keep_their_names(changes: dict[str, Device | None], now: str) -> None:
+    there = [device for device in {**ACCESS.devices, **changes}.values() if device is not None]
+    after = Access({device.name: device for device in there})
+    if not now:
+        after.refuse_renamed(ACCESS, {"a", "c", "never seen"})
+        return
+    with pytest.raises(ConfigError, match=f" that jobs have as [ac] is called {now} now"):
+        after.refuse_renamed(ACCESS, {"a", "c", "never seen"})

@@ -134,6 +134,25 @@ def test_a_device_that_vanishes_is_out_of_use_and_comes_back(node: Node, alice: 
     assert alice.wait(alice.submit("--gpus", "4", "true")) == 0
 
 
+def test_a_device_that_has_vanished_just_now_is_given_to_nobody(node: Node, alice: Place) -> None:
+    node.run(["mv", NODES[0], f"{NODES[0]}.away"])
+    try:
+        assert shares(alice, hold(alice, "1")) == {"1": 1}
+    finally:
+        node.run(["mv", f"{NODES[0]}.away", NODES[0]])
+    node.run(["systemctl", "reload", DAEMON])
+    assert shares(alice, hold(alice, "1")) == {"0": 1}
+
+
+def test_a_device_that_jobs_have_is_not_given_away_by_another_name(node: Node, alice: Place) -> None:
+    hold(alice, "1")
+    put_settings(node, DESCRIBED.replace("0000:00:00.0", "first"))
+    said = "The NVIDIA L4 that jobs have as 0000:00:00.0 is called first now."
+    node.wait_for(f"journalctl -q -u {DAEMON} | grep -F 'settings are kept as they were: {said}'")
+    assert shares(alice, hold(alice, "1")) == {"1": 1}
+    put_settings(node, DESCRIBED)
+
+
 def test_reserved_devices_and_limits_of_users(node: Node, alice: Place) -> None:
     limits = '[node]\ncpus = 100\nreserve-gpus = ["GPU-0", "0000:03:00.0"]\n[limits]\ngpus-per-user = 1.5\n'
     put_settings(node, limits + GPUS)

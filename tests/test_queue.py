@@ -58,7 +58,7 @@ class Idle:
         return []
 
     def __getattr__(self, name: str) -> Any:
-        return lambda *arguments: None
+        return lambda *arguments, **options: None
 
 
 class World:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sysjobs.engine.bus import Bus, CallFailed
 from sysjobs.engine.units import TASKS_MAX, cores_of, slice_name, user_slice
-from sysjobs.jobs import Job
+from sysjobs.jobs import Job, Reason
 from sysjobs.resources import format_cpus, format_memory
 
 log = logging.getLogger(__name__)
@@ -21,6 +21,8 @@ CPU_WEIGHT = 100
 
 _NONE, _MISSING = "max", "missing"
 """What a limit is that is none, and one whose file isn't there, for want of its controller."""
+
+NO_DEVICE = "no-device"
 
 
 class Enforcement:
@@ -70,6 +72,17 @@ class Enforcement:
             yield f"It isn't kept to CPUs {', '.join(map(str, sorted(cores)))}: cpuset.cpus is {found}."
         if "pids" in self.controllers and _is_more(tasks := _read(path, "pids.max"), TASKS_MAX):
             yield f"It isn't held to {TASKS_MAX} tasks: pids.max is {tasks}."
+
+
+def missing(allowed: Sequence[str] | None) -> str | None:
+    """The first node that a job may open and that isn't there."""
+    nodes = (each for each in allowed or () if each.startswith("/"))
+    return next((node for node in nodes if not Path(node).exists()), None)
+
+
+def no_device(name: str) -> Reason:
+    """Why a job that was given a device doesn't start."""
+    return Reason(NO_DEVICE, f"{name} has vanished; it is tried again with another device.")
 
 
 def _numbers(ranges: str) -> set[int]:

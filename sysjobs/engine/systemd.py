@@ -27,7 +27,7 @@ from sysjobs.engine.accounting import Accounting
 from sysjobs.engine.boot import leave_note, read_boot
 from sysjobs.engine.bus import Bus, CallFailed, Knock
 from sysjobs.engine.cgroups import EmptyWatch, children, controllers, is_populated
-from sysjobs.engine.enforcement import Enforcement
+from sysjobs.engine.enforcement import Enforcement, missing, no_device
 from sysjobs.engine.files import PASSING, JobFiles
 from sysjobs.engine.journal import Journal
 from sysjobs.engine.kept import KeptUnits
@@ -125,8 +125,9 @@ class Systemd:
             allowed = self.access.allowed(job.shares)
             given = replace(payload, env=(*payload.env, *self.access.variables(job.shares)))
         except KeyError as gone:
-            text = f"Device {gone.args[0]} has vanished; it is tried again with another one."
-            raise StartPostponed(Reason("no-device", text)) from None
+            raise StartPostponed(no_device(gone.args[0])) from None
+        if (node := missing(allowed)) is not None:
+            raise StartPostponed(no_device(node))
         try:
             files = self._files.prepare(job, given)
         except (StartFailed, StartPostponed):

@@ -58,6 +58,10 @@ class Holdings:
             self.free = self.free.take(grant)
         self.version += 1
 
+    def devices(self) -> set[str]:
+        """The names of those that jobs have something of."""
+        return {share.device for grant in self._held.values() for share in grant.shares}
+
     def place(self, uid: int) -> int:
         """The user's first shard that isn't full."""
         counts = self._shards.get(uid, Counter())
