@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -49,9 +50,12 @@ def inventory(settings: Settings, root: Path = Path("/")) -> Inventory:
     devices = find_gpus(root) if settings.gpus is None else settings.gpus
     wrong = [(device, why) for device in devices if (why := _out_of_use(device, settings, root)) is not None]
     usable = tuple(device for device in devices if device not in dict(wrong))
-    return Inventory(
-        replace(left, devices=usable, others=settings.others, out_of_use=tuple(wrong)), _access(devices, root)
+    known = {name for device in devices for name in _names(device)}
+    unknown = tuple(name for name in settings.reserve_gpus if _name(name) not in known)
+    left = replace(
+        left, devices=usable, others=settings.others, out_of_use=tuple(wrong), not_reserved=unknown
     )
+    return Inventory(left, _access(devices, root))
 
 
 def _pinned(left: Capacity) -> Capacity:
@@ -67,8 +71,17 @@ def _pinned(left: Capacity) -> Capacity:
     return replace(left, cpus=WHOLE * len(cores), cores=cores)
 
 
+def _names(device: Device) -> list[str]:
+    return [_name(name) for name in (device.name, device.uuid) if name]
+
+
+def _name(text: str) -> str:
+    """A device's name or UUID, in the one way that it is compared in: some tools give places in full."""
+    return re.sub("^0000(?=[0-9a-f]{4}:[0-9a-f]{2}:)", "", text.lower())
+
+
 def _out_of_use(device: Device, settings: Settings, root: Path) -> str | None:
-    if {device.name, device.uuid} & {*settings.reserve_gpus}:
+    if {*_names(device)} & {*map(_name, settings.reserve_gpus)}:
         return "reserved by the settings"
     for node in device.nodes:
         if _number(root, node) is None:

@@ -84,6 +84,10 @@ def _devices(queue: Queue) -> Iterator[Finding]:
         )
         yield finding("gpus", level, f"{device.model} {device.name} is out of use: {why}.", advice)
 
+    for name in capacity.not_reserved:
+        text = f"reserve-gpus names {name!r:.80}, and no GPU here is called so."
+        yield finding("gpus", "warning", text, "Give a name as `sysjobs node` has it, or a UUID.")
+
 
 def _units(queue: Queue) -> Iterator[Finding]:
     if not queue.strangers:

@@ -191,6 +191,26 @@ def test_what_the_settings_describe_goes_before_what_is_found(machine: Machine) 
     assert reserved.capacity.out_of_use == ((odd, "reserved by the settings"),)
 
 
+RESERVED = [
+    ("0000:3b:00.0", True),
+    ("00000000:3B:00.0", True),
+    (UUID.format(0).upper(), True),
+    ("3b:00.0", False),
+    ("0000:3b:00.1", False),
+    ("", False),
+]
+
+
+@pytest.mark.parametrize(("name", "known"), RESERVED)
+def test_how_a_device_is_reserved(machine: Machine, name: str, known: bool) -> None:
+    """By its place, as the driver's tools write it too, or its UUID; a name that none has is told."""
+    machine.nvidia("0000:3b:00.0", 0)
+    machine.nvidia("0000:af:00.0", 1, uuid="GPU-????????-????-????-????-????????????")
+    found = inventory(Settings(reserve_gpus=(name,)), machine.root).capacity
+    assert [device.name for device, _ in found.out_of_use] == ["0000:3b:00.0"] * known
+    assert found.not_reserved == (() if known else (name,))
+
+
 def test_cpus_that_jobs_are_kept_to(tmp_path: Path) -> None:
     there = sorted(os.sched_getaffinity(0))
     found = inventory(Settings(cpus=1000 * len(there), pin_cpus=True), tmp_path).capacity

@@ -154,8 +154,8 @@ def test_a_device_that_jobs_have_is_not_given_away_by_another_name(node: Node, a
 
 
 def test_reserved_devices_and_limits_of_users(node: Node, alice: Place) -> None:
-    limits = '[node]\ncpus = 100\nreserve-gpus = ["GPU-0", "0000:03:00.0"]\n[limits]\ngpus-per-user = 1.5\n'
-    put_settings(node, limits + GPUS)
+    reserved = 'reserve-gpus = ["GPU-0", "00000000:03:00.0", "GPU-9"]'
+    put_settings(node, f"[node]\ncpus = 100\n{reserved}\n[limits]\ngpus-per-user = 1.5\n{GPUS}")
     assert shares(alice, hold(alice, "1")) == {"1": 1}
     waits = alice.submit("--gpus", "1", "--cpus", "0.1", "true")
     why = "they have 1 of the 1.5 GPUs that a user may have at once (gpus-per-user in [limits])."
@@ -163,6 +163,8 @@ def test_reserved_devices_and_limits_of_users(node: Node, alice: Place) -> None:
     refused = alice.run("submit", "--gpus", "2", "true", check=False)
     assert b"--gpus 2 is more than the 1.5 that a user may have at once." in refused.stderr
     assert "out of use: reserved by the settings" in alice.run("node").stdout.decode()
+    doctor = alice.run("doctor", check=False).stdout.decode()
+    assert "reserve-gpus names 'GPU-9', and no GPU here is called so." in doctor
     put_settings(node, DESCRIBED)
 
 

@@ -21,7 +21,8 @@ class Capacity:
     """All that jobs may have together: CPUs in thousandths, memory in bytes, devices, others by name.
 
     `cores` are the CPUs that jobs are kept to, each to its own, by their numbers: none, where they aren't.
-    `out_of_use` are devices that nobody may have, and why.
+    `out_of_use` are devices that nobody may have, and why; `not_reserved` are names that the settings reserve
+    and that no device has.
     """
 
     cpus: int
@@ -30,6 +31,7 @@ class Capacity:
     others: Mapping[str, int] = field(default_factory=dict)
     cores: tuple[int, ...] = ()
     out_of_use: tuple[tuple[Device, str], ...] = ()
+    not_reserved: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
