@@ -106,7 +106,10 @@ def _access(devices: Iterable[Device], root: Path) -> Access:
 
 
 def _classes(root: Path, without: set[int]) -> list[str]:
-    """The classes of character devices that the kernel has, without those of these numbers."""
+    """The classes of character devices that the kernel has, without those of these numbers.
+
+    Those with the same initials as none of these have one pattern: PID 1 takes 0.2 ms of a start for each.
+    """
     classes: dict[str, bool] = {}
     for line in _lines(root / "proc/devices"):
         if line.startswith("Block"):
@@ -115,7 +118,11 @@ def _classes(root: Path, without: set[int]) -> list[str]:
         if number.isdecimal():
             # A name may stand for several numbers.
             classes[name] = classes.get(name, True) and int(number) not in without
-    return [f"char-{name}" for name, free in classes.items() if free]
+    initials = {name[:1] for name, free in classes.items() if not free}
+    by_name = [name for name, free in classes.items() if free and name[:1] in initials]
+    others = "".join(sorted(initials))
+    # char-* would be all that there can ever be.
+    return [f"char-[!{others}]*" if others else "char-?*", *(f"char-{name}" for name in by_name)]
 
 
 def _lines(path: Path) -> list[str]:
