@@ -73,11 +73,16 @@ def workloads(draw: st.DrawFn) -> Workload:
     return Workload(processors, tasks, memory=4)
 
 
+def lasts(task: Task) -> int:
+    """How long others have to count on, though it may end before."""
+    return task.limit or task.runs
+
+
 @given(workloads())
 def test_everybody_starts_in_bounded_time(workload: Workload) -> None:
     """Whoever is ahead of a job holds it up once, for no longer than the longest job runs."""
     course = run(workload)
-    longest = max(task.runs for task in workload.tasks)
+    longest = max(map(lasts, workload.tasks))
     for ahead, task in enumerate(workload.tasks):
         assert course.waits[task.id] <= (ahead + 1) * longest
 
@@ -87,7 +92,7 @@ def test_priorities(workload: Workload, chance: random.Random) -> None:
     """Those of the highest are kept waiting by each other alone, and by what runs as they come."""
     tasks = [replace(task, priority=chance.randint(0, 1)) for task in workload.tasks]
     course = run(Workload(workload.processors, tasks, workload.memory))
-    longest = max(task.runs for task in tasks)
+    longest = max(map(lasts, tasks))
     ahead = 0
     for task in tasks:
         if task.priority == 1:
@@ -103,7 +108,7 @@ def test_everybody_starts_whatever_users_may_have(
     limits = Limits(cpus_per_user=None if cpus is None else 1000 * cpus, running_per_user=running)
     course = run(workload, Rules(limits, FairShares(10.0) if fair else None))
     assert course.waits.keys() == {task.id for task in workload.tasks}
-    assert max(course.waits.values()) <= sum(task.runs for task in workload.tasks)
+    assert max(course.waits.values()) <= sum(map(lasts, workload.tasks))
 
 
 @st.composite
