@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from sysjobs.config import Settings
 from sysjobs.devices import WHOLE, Access, Device, Vendor
 from sysjobs.errors import ConfigError
 from sysjobs.gpus import find_gpus
-from sysjobs.resources import format_cpus
+from sysjobs.resources import format_cpus, format_memory
 from sysjobs.scheduling.explain import describe
 from sysjobs.scheduling.pool import Capacity
 
@@ -36,8 +36,9 @@ class Inventory:
 
 def inventory(settings: Settings, root: Path = Path("/")) -> Inventory:
     """Raises ConfigError where the settings leave nothing for jobs."""
-    cpus = settings.cpus if settings.cpus is not None else 1000 * (psutil.cpu_count() or 1)
-    memory = settings.memory if settings.memory is not None else psutil.virtual_memory().total
+    there = Capacity(1000 * (psutil.cpu_count() or 1), psutil.virtual_memory().total)
+    cpus = settings.cpus if settings.cpus is not None else there.cpus
+    memory = settings.memory if settings.memory is not None else there.memory
     left = Capacity(cpus - settings.reserve_cpus, memory - settings.reserve_memory)
     if left.cpus <= 0 or left.memory <= 0:
         raise ConfigError(
@@ -53,9 +54,20 @@ def inventory(settings: Settings, root: Path = Path("/")) -> Inventory:
     known = {name for device in devices for name in _names(device)}
     unknown = tuple(name for name in settings.reserve_gpus if _name(name) not in known)
     left = replace(
-        left, devices=usable, others=settings.others, out_of_use=tuple(wrong), not_reserved=unknown
-    )
+        left, devices=usable, others=settings.others, out_of_use=tuple(wrong), not_reserved=unknown,
+        beyond=tuple(_beyond(left, there)),
+    )  # fmt: skip
     return Inventory(left, _access(devices, root))
+
+
+def _beyond(left: Capacity, there: Capacity) -> Iterator[str]:
+    """Which an administrator may want, and may have got wrong by a digit."""
+    if left.cpus > there.cpus:
+        have = format_cpus(there.cpus)
+        yield f"The settings have {format_cpus(left.cpus)} CPUs for jobs, the machine {have}."
+    if left.memory > there.memory:
+        have = format_memory(there.memory)
+        yield f"The settings have {format_memory(left.memory)} of memory for jobs, the machine {have}."
 
 
 def _pinned(left: Capacity) -> Capacity:

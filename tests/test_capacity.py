@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -226,3 +227,13 @@ def test_cpus_that_jobs_are_kept_to(tmp_path: Path) -> None:
 def test_cpus_that_there_are_not(tmp_path: Path, cpus: int) -> None:
     with pytest.raises(ConfigError, match=r"pin-cpus keeps each job to CPUs of its own, and there are \d+;"):
         inventory(Settings(cpus=cpus, pin_cpus=True), tmp_path)
+
+
+def test_more_than_there_is(tmp_path: Path) -> None:
+    """Is taken: it may be meant. And is said."""
+    found = inventory(Settings(cpus=9_999_000, memory=1 << 55), tmp_path).capacity
+    assert (found.cpus, found.memory) == (9_999_000, 1 << 55)
+    cpus, memory = found.beyond
+    assert re.fullmatch(r"The settings have 9999 CPUs for jobs, the machine \d+\.", cpus)
+    assert re.fullmatch(r"The settings have 32768T of memory for jobs, the machine [\d.]+[GT]\.", memory)
+    assert inventory(Settings(cpus=1000, memory=1 << 20), tmp_path).capacity.beyond == ()

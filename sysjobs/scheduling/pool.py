@@ -32,6 +32,8 @@ class Capacity:
     cores: tuple[int, ...] = ()
     out_of_use: tuple[tuple[Device, str], ...] = ()
     not_reserved: tuple[str, ...] = ()
+    beyond: tuple[str, ...] = ()
+    """Where the settings have more for jobs than there is, in sentences."""
 
 
 @dataclass(frozen=True, slots=True)
