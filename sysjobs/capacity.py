@@ -55,7 +55,7 @@ def inventory(settings: Settings, root: Path = Path("/")) -> Inventory:
     unknown = tuple(name for name in settings.reserve_gpus if _name(name) not in known)
     left = replace(
         left, devices=usable, others=settings.others, out_of_use=tuple(wrong), not_reserved=unknown,
-        beyond=tuple(_beyond(left, there)),
+        notes=(*_beyond(left, there), *_without_uvm(devices, root)),
     )  # fmt: skip
     return Inventory(left, _access(devices, root))
 
@@ -68,6 +68,13 @@ def _beyond(left: Capacity, there: Capacity) -> Iterator[str]:
     if left.memory > there.memory:
         have = format_memory(there.memory)
         yield f"The settings have {format_memory(left.memory)} of memory for jobs, the machine {have}."
+
+
+def _without_uvm(devices: Iterable[Device], root: Path) -> Iterator[str]:
+    """One of NVIDIA's drivers is loaded by the first program that uses CUDA, which no job is allowed to."""
+    nvidia = any(device.vendor is Vendor.NVIDIA and device.nodes for device in devices)
+    if nvidia and _number(root, "/dev/nvidiactl") is not None and _number(root, "/dev/nvidia-uvm") is None:
+        yield "/dev/nvidia-uvm is missing, so that jobs can't use CUDA: `nvidia-modprobe -u -c 0` makes it."
 
 
 def _pinned(left: Capacity) -> Capacity:

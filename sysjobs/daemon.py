@@ -245,6 +245,9 @@ class Daemon:
         stock.access.refuse_renamed(self._engine.access, holdings.devices())
         if stock.capacity == holdings.capacity and stock.access == self._engine.access:
             return
+        for text in stock.capacity.notes:
+            if text not in holdings.capacity.notes:
+                log.warning("%s", text)
         for device, why in stock.capacity.out_of_use:
             if (device, why) not in holdings.capacity.out_of_use:
                 log.warning("%s %s is out of use: %s", device.model, device.name, why)

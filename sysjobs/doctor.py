@@ -64,8 +64,8 @@ def findings(
             "Jobs can't be held to --memory: the cgroups here have no memory controller.",
             "Boot with cgroup v2 alone: systemd.unified_cgroup_hierarchy=1 on the kernel's command line.",
         )
-    for text in queue.holdings.capacity.beyond:
-        yield finding("node", "warning", text, "Jobs get in each other's way, unless that is meant.")
+    for text in queue.holdings.capacity.notes:
+        yield finding("node", "warning", text)
     if queue.holdings.capacity.cores and "cpuset" not in engine.controllers:
         text = "Jobs can't be kept to CPUs (pin-cpus): the cgroups here have no cpuset controller."
         yield finding("cpus", "warning", text, "Set pin-cpus = false.")

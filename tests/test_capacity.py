@@ -97,8 +97,11 @@ def test_nvidia(machine: Machine) -> None:
     machine.node("dev/dri/card1", 226, 1)
     machine.node("dev/dri/renderD129", 226, 129)
     machine.node("dev/nvidiactl", MAJOR, 255)
+    (note,) = inventory(Settings(), machine.root).capacity.notes
+    assert note.startswith("/dev/nvidia-uvm is missing, so that jobs can't use CUDA")
     machine.node("dev/nvidia-uvm", 507, 0)
     found = inventory(Settings(), machine.root)
+    assert found.capacity.notes == ()
     l4 = ("/dev/nvidia0", "/dev/dri/card1", "/dev/dri/renderD129")
     assert found.capacity.devices == (
         Device("0000:3b:00.0", "NVIDIA A100-SXM4-80GB", UUID.format(1), Vendor.NVIDIA, ("/dev/nvidia1",)),
@@ -233,7 +236,7 @@ def test_more_than_there_is(tmp_path: Path) -> None:
     """Is taken: it may be meant. And is said."""
     found = inventory(Settings(cpus=9_999_000, memory=1 << 55), tmp_path).capacity
     assert (found.cpus, found.memory) == (9_999_000, 1 << 55)
-    cpus, memory = found.beyond
+    cpus, memory = found.notes
     assert re.fullmatch(r"The settings have 9999 CPUs for jobs, the machine \d+\.", cpus)
     assert re.fullmatch(r"The settings have 32768T of memory for jobs, the machine [\d.]+[GT]\.", memory)
-    assert inventory(Settings(cpus=1000, memory=1 << 20), tmp_path).capacity.beyond == ()
+    assert inventory(Settings(cpus=1000, memory=1 << 20), tmp_path).capacity.notes == ()

@@ -32,8 +32,8 @@ class Capacity:
     cores: tuple[int, ...] = ()
     out_of_use: tuple[tuple[Device, str], ...] = ()
     not_reserved: tuple[str, ...] = ()
-    beyond: tuple[str, ...] = ()
-    """Where the settings have more for jobs than there is, in sentences."""
+    notes: tuple[str, ...] = ()
+    """What else an administrator should know of it, in sentences."""
 
 
 @dataclass(frozen=True, slots=True)
