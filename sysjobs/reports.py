@@ -17,6 +17,7 @@ AT_ONCE = 5000
 
 KEYS = ("user", "name", "day")
 MAX_ROWS = 100_000
+MAX_MOMENT = 2**62
 
 
 @dataclass(slots=True)
@@ -31,7 +32,7 @@ class Reports:
         by = params.text("by") or "user"
         if by not in KEYS:
             raise Refused(f"There is no report by {by!r:.80}.", f"Give {', '.join(KEYS)}.", code="bad-key")
-        since, until = params.integer("since") or 0, params.integer("until")
+        since, until = _moment(params, "since") or 0, _moment(params, "until")
         uid = None if params.flag("all_users") else exchange.peer.uid
         last = self.store.last_id()
         found: dict[str, Sums] = {}
@@ -59,3 +60,14 @@ class Reports:
             return None, False
 
         exchange.follow(news)
+
+
+def _moment(params: Params, name: str) -> int | None:
+    moment = params.integer(name)
+    if moment is not None and not 0 <= moment <= MAX_MOMENT:
+        raise Refused(
+            f"{name} is {moment}, which no job can have ended at.",
+            "Give microseconds since 1970.",
+            code="bad-moment",
+        )
+    return moment

@@ -202,6 +202,7 @@ def test_what_a_job_is_told(queue: QueueOnNode) -> None:
         b"SYSJOBS_ATTEMPT": b"1",
         b"SYSJOBS_CPUS": b"0.25",
         b"SYSJOBS_MEMORY": b"1048576",
+        b"SYSJOBS_GPUS": b"0",
         b"SKYPILOT_INTERNAL_JOB_ID": number,
         b"SKYPILOT_TASK_ID": b"sysjobs-" + submitted + b"_n m_" + number,
         b"SKYPILOT_NODE_RANK": b"0",
