@@ -108,10 +108,11 @@ def run(workload: Workload, rules: Rules = RULES) -> Course:
             jobs[following.id] = _job(following)
             pending.add(jobs[following.id])
             following = next(coming, None)
-        _advance(rules, now, holdings)
         chosen: dict[int, tuple[Share, ...]] | None = None
-        while chosen is None or len(chosen) == AT_ONCE:
+        # Each start changes who has had how much, and so the order: the queue looks again.
+        while chosen is None or len(chosen) == AT_ONCE or (chosen and rules.shares is not None):
             course.decisions += 1
+            _advance(rules, now, holdings)
             chosen = choose(pending, holdings, rules, now * SECOND, AT_ONCE)
             for job_id, shares in chosen.items():
                 task = tasks[job_id]

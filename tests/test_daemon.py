@@ -119,7 +119,7 @@ def test_killed_at_random_moments_of_a_hundred_submits(node: Node, alice: Place)
 
 
 def test_sigterm_ends_it_at_once_and_leaves_jobs_alone(node: Node, alice: Place) -> None:
-    job = alice.start("-c", "trap 'touch told' TERM; touch up; while :; do sleep 0.1; done")
+    job = alice.start("-c", "trap ': >told' TERM; touch up; while :; do sleep 0.1; done")
     before, pid = unit(node, job, "InvocationID"), daemon(node, "MainPID")
     node.sh(f"timeout 5 systemctl stop {DAEMON}")
     assert daemon(node, "Result") == "success"

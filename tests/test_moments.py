@@ -77,7 +77,7 @@ def test_systemd_is_lost_just_before_leftovers_begin_to_be_watched(own_node: Nod
             "-n", "first", "--cpus", "0", "-c", "touch up1; until [ -e go1 ]; do sleep 0.01; done"
         )
         child = "trap '' TERM; touch up3; until [ -e done ]; do sleep 0.01; done"
-        text = f"bash -c {child!r} & trap 'touch told' TERM; touch up2; until [ -e go2 ]; do sleep 0.01; done"
+        text = f"bash -c {child!r} & trap ': >told' TERM; touch up2; until [ -e go2 ]; do sleep 0.01; done"
         cancelled = alice.start("--cpus", "1", "--grace", "1h", "-c", text, count=3)
         alice.run("cancel", str(cancelled))
         alice.until("[ -e told ]")

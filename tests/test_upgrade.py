@@ -92,7 +92,7 @@ def test_jobs_and_clients_go_on(node: Node, alice: Place) -> None:
     kinds = (
         (["-c", BEGIN + lines], ("FAILED", 3)),
         (["--setup", BEGIN + UNTIL_GO, "--", "sh", "-c", "exit 4"], ("FAILED", 4)),
-        (["--grace", "1h", "-c", "trap 'touch told' TERM; " + BEGIN + UNTIL_GO], ("CANCELLED", 0)),
+        (["--grace", "1h", "-c", "trap ': >told' TERM; " + BEGIN + UNTIL_GO], ("CANCELLED", 0)),
         (["--grace", "3s", "-c", "trap '' TERM; " + BEGIN + "sleep 1000"], ("CANCELLED", None)),
         (["--time", "3s", "-c", BEGIN + "exec sleep 1000"], ("FAILED", None)),
         (["-c", BEGIN + until_unpacked + "exit 5"], ("FAILED", 5)),

@@ -239,9 +239,9 @@ PROTOCOL: dict[str, tuple[str, dict[str, object], str, dict[str, str]]] = {
     ),
     "unknown within": (
         "Submit",
-        {"job": {"command": ["true"], "gpus": "all of them"}},
+        {"job": {"command": ["true"], "moons": "all of them"}},
         "InvalidParameter",
-        {"parameter": "job.gpus"},
+        {"parameter": "job.moons"},
     ),
     "mapping": ("Submit", {"job": ["true"]}, "InvalidParameter", {"parameter": "job"}),
 }

@@ -14,7 +14,7 @@ from tests.test_vm import EAT
 
 # Says that it was told to end, and ends when it may.
 WAITS = "until [ -e go ]; do sleep 0.1; done"
-TRAPS = f"trap 'touch told; {WAITS}; exit 0' TERM; touch up2; while :; do sleep 0.1; done"
+TRAPS = f"trap ': >told; {WAITS}; exit 0' TERM; touch up2; while :; do sleep 0.1; done"
 
 
 @pytest.fixture
