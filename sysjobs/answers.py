@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, TypeVar
 
+from sysjobs.fields import Fields
 from sysjobs.jobs import TERMINAL
-from sysjobs.wire import WireError, from_wire
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +39,16 @@ class JobView:
     io_written: int | None
     unit: str
     log: str | None
+    array: ArrayView | None
+    # Of a task: its array's id, its own index there, and what it got of a sweep.
+    array_id: int | None
+    task: int | None
+    params: dict[str, str]
+
+    @property
+    def label(self) -> str:
+        """What it goes by: '42', or '42_7' for a task, which has an id of its own once it has its turn."""
+        return str(self.id) if self.task is None else f"{self.array_id}_{self.task}"
 
     @property
     def ended(self) -> bool:
@@ -47,7 +56,7 @@ class JobView:
 
     @classmethod
     def from_wire(cls, raw: object) -> JobView:
-        get = _Fields(raw)
+        get = Fields(raw)
         return cls(
             id=get.integer("id"),
             name=get.text("name"),
@@ -73,6 +82,39 @@ class JobView:
             io_written=get.integer_or_none("io_written"),
             unit=get.text("unit"),
             log=get.text_or_none("log"),
+            array=None if get.values.get("array") is None else ArrayView.from_wire(get.values["array"]),
+            array_id=get.integer_or_none("array_id"),
+            task=get.integer_or_none("task"),
+            params=get.mapping("params"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayView:
+    """The tasks of an array: which there are, wait and are held (as texts such as '3-99'), and how many run.
+
+    `limit` is how many may run at a time; `ended` has how many ended in which way.
+    """
+
+    indices: str
+    count: int
+    limit: int | None
+    waiting: str | None
+    held: str | None
+    running: int
+    ended: dict[str, int]
+
+    @classmethod
+    def from_wire(cls, raw: object) -> ArrayView:
+        get = Fields(raw)
+        return cls(
+            indices=get.text("indices"),
+            count=get.integer("count"),
+            limit=get.integer_or_none("limit"),
+            waiting=get.text_or_none("waiting"),
+            held=get.text_or_none("held"),
+            running=get.integer("running"),
+            ended=get.counts("ended"),
         )
 
 
@@ -87,7 +129,7 @@ class DeviceShare:
 
     @classmethod
     def from_wire(cls, raw: object) -> DeviceShare:
-        get = _Fields(raw)
+        get = Fields(raw)
         return cls(get.text("name"), get.number("share"), get.text_or_none("model"), get.text_or_none("uuid"))
 
 
@@ -127,7 +169,7 @@ class JobDetails:
 
     @classmethod
     def from_wire(cls, raw: object) -> JobDetails:
-        get = _Fields(raw)
+        get = Fields(raw)
         spec, core_dumped = get.values.get("spec"), get.values.get("core_dumped")
         return cls(
             job=JobView.from_wire(get.values.get("job")),
@@ -163,18 +205,24 @@ class JobDetails:
 
 @dataclass(frozen=True, slots=True)
 class ChangeResult:
-    """What became of one job: `outcome` is cancelled, cancelling, held, released, signalled, not_held,
-    held_by_root, waits, sets_up, started, ended or denied."""
+    """What became of one job, or of tasks of an array (`label`: '42', '42_7', '42_[3-9]').
+
+    `outcome` is cancelled, cancelling, held, released, signalled, set, not_held, held_by_root, no_array,
+    waits, sets_up, started, ended or denied.
+    """
 
     id: int
     name: str
     status: str
     outcome: str
+    label: str
 
     @classmethod
     def from_wire(cls, raw: object) -> ChangeResult:
-        get = _Fields(raw)
-        return cls(get.integer("id"), get.text("name"), get.text("status"), get.text("outcome"))
+        get = Fields(raw)
+        job_id = get.integer("id")
+        label = get.text_or_none("label") or str(job_id)
+        return cls(job_id, get.text("name"), get.text("status"), get.text("outcome"), label)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +239,7 @@ class NodeUser:
 
     @classmethod
     def from_wire(cls, raw: object) -> NodeUser:
-        get = _Fields(raw)
+        get = Fields(raw)
         return cls(
             get.text("user"), get.integer("uid"), get.integer("running"), get.integer("waiting"),
             get.number("cpus"), get.integer("memory"), get.number_or_none("gpus") or 0.0,
@@ -210,7 +258,7 @@ class NodeDevice:
 
     @classmethod
     def from_wire(cls, raw: object) -> NodeDevice:
-        get = _Fields(raw)
+        get = Fields(raw)
         return cls(
             get.text("name"), get.text("model"), get.text_or_none("uuid"), get.number("used"),
             get.text_or_none("out_of_use"),
@@ -237,7 +285,7 @@ class NodeState:
 
     @classmethod
     def from_wire(cls, raw: object) -> NodeState:
-        get = _Fields(raw)
+        get = Fields(raw)
         return cls(
             cpus=get.number("cpus"),
             memory=get.integer("memory"),
@@ -276,7 +324,7 @@ class ReportRow:
 
     @classmethod
     def from_wire(cls, raw: object) -> ReportRow:
-        get = _Fields(raw)
+        get = Fields(raw)
         return cls(
             key=get.text(next((name for name in ("user", "name", "day") if name in get.values), "user")),
             jobs=get.integer("jobs"),
@@ -314,53 +362,3 @@ class Listing(NamedTuple):
 
 
 View = TypeVar("View", JobView, JobDetails, ChangeResult, NodeState, ReportRow)
-
-
-class _Fields:
-    """Typed access to an object of a reply."""
-
-    def __init__(self, raw: object) -> None:
-        if not isinstance(raw, dict):
-            raise WireError("an object is missing")
-        self.values: dict[str, Any] = raw
-
-    def integer(self, key: str) -> int:
-        value = self.values.get(key)
-        if not isinstance(value, int):
-            raise WireError(f"{key} isn't an integer")
-        return value
-
-    def integer_or_none(self, key: str) -> int | None:
-        return None if self.values.get(key) is None else self.integer(key)
-
-    def number(self, key: str) -> float:
-        value = self.values.get(key)
-        if not isinstance(value, int | float):
-            raise WireError(f"{key} isn't a number")
-        return value
-
-    def number_or_none(self, key: str) -> float | None:
-        return None if self.values.get(key) is None else self.number(key)
-
-    def text(self, key: str) -> str:
-        value = self.values.get(key)
-        return value if isinstance(value, str) else os.fsdecode(from_wire(value))
-
-    def texts(self, key: str) -> list[str]:
-        """None at all where the array is absent."""
-        values = self.values.get(key)
-        if not isinstance(values, list | None) or not all(isinstance(value, str) for value in values or ()):
-            raise WireError(f"{key} isn't a list of texts")
-        return values or []
-
-    def counts(self, key: str) -> dict[str, int]:
-        """None at all where the mapping is absent."""
-        values = self.values.get(key)
-        if not isinstance(values, dict | None) or not all(
-            type(each) is int for each in (values or {}).values()
-        ):
-            raise WireError(f"{key} isn't a mapping of integers")
-        return values or {}
-
-    def text_or_none(self, key: str) -> str | None:
-        return None if self.values.get(key) is None else self.text(key)

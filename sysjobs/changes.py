@@ -7,17 +7,28 @@ from dataclasses import dataclass
 
 from sysjobs.conditions import Hold
 from sysjobs.errors import Denied, Refused
-from sysjobs.events import CancelRequested, Held, Released, SignalWanted
+from sysjobs.events import (
+    CancelRequested,
+    Held,
+    LimitChanged,
+    Released,
+    SignalWanted,
+    TasksCancelled,
+    TasksHeld,
+    TasksReleased,
+)
+from sysjobs.indices import MAX_TASKS, Places
 from sysjobs.jobs import Cancellation, Job, Sent, Status
 from sysjobs.peer import Peer
 from sysjobs.ports import Clock
 from sysjobs.protocol import Call, Params
 from sysjobs.queue import Queue
 from sysjobs.resources import parse_duration
-from sysjobs.selection import bounded, jobs_of, select
+from sysjobs.selection import bounded, job_of, jobs_of, select
 from sysjobs.server import Exchange
 from sysjobs.signalnames import signal_number
 from sysjobs.store import Store
+from sysjobs.views import short
 
 MAX_CHANGED = 100_000
 
@@ -37,6 +48,7 @@ class Changes:
             "io.sysjobs.Hold": self.hold,
             "io.sysjobs.Release": self.release,
             "io.sysjobs.Signal": self.signal,
+            "io.sysjobs.Set": self.set,
         }
 
     def cancel(self, exchange: Exchange, call: Call) -> None:
@@ -54,22 +66,34 @@ class Changes:
         seconds = None if grace is None else parse_duration(grace, "--grace")
         reason = params.reason("reason")
 
-        def act(job: Job) -> Changed:
+        def wish(job: Job) -> CancelRequested:
             cancellation = Cancellation(
                 uid=peer.uid, user=_name(peer), reason=reason, at=self.clock.now(),
                 grace=job.grace if seconds is None else seconds,
             )  # fmt: skip
-            kill_at = self.clock.monotonic() + round(cancellation.grace * 1_000_000)
-            job = self.queue.change(job, CancelRequested(cancellation, kill_at))
+            return CancelRequested(
+                cancellation, self.clock.monotonic() + round(cancellation.grace * 1_000_000)
+            )
+
+        def act(job: Job) -> Changed:
+            job = self.queue.change(job, wish(job))
+            for task in self.queue.tasks_of(job):
+                self.queue.change(task, wish(task))
+            job = self.queue.current(job)
             return job, "cancelled" if job.status.terminal else "cancelling"
 
+        def act_on_tasks(job: Job, places: Places) -> Changed:
+            unstarted = job.array.unstarted if job.array else Places()
+            changed = self.queue.change(job, TasksCancelled(places, wish(job).cancellation))
+            return changed, "cancelled" if places & unstarted else "ended"
+
         if ids:
-            self._change_named(exchange, ids, act)
+            self._change_named(exchange, ids, act, act_on_tasks)
             return
         live = [
             job
             for job in self.queue.jobs.values()
-            if (everybodys or job.uid == peer.uid) and not job.status.terminal
+            if (everybodys or job.uid == peer.uid) and not job.status.terminal and job.task is None
         ]
         exchange.finish({"results": self._change(peer, live, act), "missing": []})
 
@@ -78,12 +102,16 @@ class Changes:
         hold = Hold(exchange.peer.uid, _name(exchange.peer))
 
         def act(job: Job) -> Changed:
-            if not job.waits:
+            if not job.waits or (job.array is not None and not job.array.waiting):
                 return job, "started"
-            held = self.queue.change(job, Held(hold))
-            return held, "held"
+            return self.queue.change(job, Held(hold)), "held"
 
-        self._change_named(exchange, ids, act)
+        def act_on_tasks(job: Job, places: Places) -> Changed:
+            unstarted = job.array.unstarted if job.array else Places()
+            changed = self.queue.change(job, TasksHeld(places, hold))
+            return changed, "held" if places & unstarted else "ended"
+
+        self._change_named(exchange, ids, act, act_on_tasks)
 
     def release(self, exchange: Exchange, call: Call) -> None:
         ids = _only_ids(call)
@@ -92,13 +120,40 @@ class Changes:
         def act(job: Job) -> Changed:
             if job.hold is None and self.queue.waiting.is_stranded(job):
                 return self.queue.change(job, Released(from_dependencies=True)), "released"
+            if job.hold is not None and job.hold.uid == 0 and not peer.is_root:
+                return job, "held_by_root"
+            if job.array is not None and job.array.held:
+                job, outcome = act_on_tasks(job, job.array.indices.all)
+                return self.queue.change(job, Released()), outcome
             if job.hold is None:
                 return job, "started" if job.status.launched else "not_held"
-            if job.hold.uid == 0 and not peer.is_root:
-                return job, "held_by_root"
             return self.queue.change(job, Released()), "released"
 
-        self._change_named(exchange, ids, act)
+        def act_on_tasks(job: Job, places: Places) -> Changed:
+            held = held_of(job, places)
+            changed = self.queue.change(job, TasksReleased(places, by_root=peer.is_root))
+            if held_of(changed, places) and held_of(changed, places) == held:
+                return changed, "held_by_root"
+            return changed, "released" if held else "not_held"
+
+        self._change_named(exchange, ids, act, act_on_tasks)
+
+    def set(self, exchange: Exchange, call: Call) -> None:
+        params = Params(call.parameters, frozenset(("ids", "array_limit")))
+        ids, limit = _needed(bounded(params.texts("ids"))), params.integer("array_limit")
+        if limit is None or not 0 <= limit <= MAX_TASKS:
+            raise Refused(
+                "Nothing to set was named." if limit is None else f"{limit} tasks at a time can't be had.",
+                f"Give --array-limit N, from 1 to {MAX_TASKS:,}, or 0 for none.",
+                code="bad-array-limit",
+            )
+
+        def act(job: Job) -> Changed:
+            if job.array is None:
+                return job, "no_array"
+            return self.queue.change(job, LimitChanged(limit or None)), "set"
+
+        self._change_named(exchange, ids, act, lambda job, places: (job, "no_array"))
 
     def signal(self, exchange: Exchange, call: Call) -> None:
         params = Params(call.parameters, frozenset(("ids", "signal", "everybody")))
@@ -112,25 +167,40 @@ class Changes:
         sent = Sent(number, _name(exchange.peer), self.clock.now(), params.flag("everybody"))
 
         def act(job: Job) -> Changed:
+            if job.array is not None:
+                reached = [act(task)[1] for task in self.queue.tasks_of(job)]
+                return job, "signalled" if "signalled" in reached else next(iter(reached), "waits")
             if job.waits:
                 return job, "waits"
             if job.status is Status.SETTING_UP and not sent.everybody:
                 return job, "sets_up"
             return self.queue.change(job, SignalWanted(sent)), "signalled"
 
-        self._change_named(exchange, ids, act)
+        self._change_named(exchange, ids, act, lambda job, places: (job, "waits"))
 
-    def _change_named(self, exchange: Exchange, ids: list[str], act: Callable[[Job], Changed]) -> None:
+    def _change_named(
+        self,
+        exchange: Exchange,
+        ids: list[str],
+        act: Callable[[Job], Changed],
+        act_on_tasks: Callable[[Job, Places], Changed],
+    ) -> None:
+        """Change jobs by `act`; tasks that had no turn by `act_on_tasks`, which has their array's job."""
         peer = exchange.peer
-        chosen, missing = select(peer, ids, self.queue.jobs, self.store)
-        if len(chosen) > MAX_CHANGED:
+        selection = select(peer, ids, self.queue, self.store)
+        if len(selection.ids) > MAX_CHANGED:
             raise Refused(
-                f"{len(chosen):,} jobs are too many for one call; {MAX_CHANGED:,} are taken.",
+                f"{len(selection.ids):,} jobs are too many for one call; {MAX_CHANGED:,} are taken.",
                 "Give smaller ranges.",
                 code="too-many",
             )
-        jobs, damaged = jobs_of(chosen, self.queue.jobs, self.store)
-        reply = {"results": self._change(peer, jobs, act), "missing": missing}
+        jobs, damaged = jobs_of(selection.ids, self.queue, self.store) if selection.ids else ([], [])
+        results = []
+        # Before those that run: what they leave free must not start these.
+        for array_id, places in selection.tasks.items():
+            results.append(self._change_tasks(peer, job_of(array_id, self.queue), places, act_on_tasks))
+        results += self._change(peer, jobs, act)
+        reply = {"results": results, "missing": selection.missing}
         exchange.finish(reply | ({"damaged": damaged} if damaged else {}))
 
     def _change(
@@ -138,12 +208,33 @@ class Changes:
     ) -> list[dict[str, object]]:
         """In one go: what some of them leave free must not start the others."""
         results = []
-        for job in jobs:
+        for each in jobs:
+            # As it is after what was done to others: an array's end is its tasks'.
+            job = self.queue.current(each)
             outcome = "ended" if job.status.terminal else "denied"
             if not job.status.terminal and peer.may_change(job.uid):
                 job, outcome = act(job)
-            results.append({"id": job.id, "name": job.name, "status": job.status.value, "outcome": outcome})
+            results.append(_result(job, outcome, job.label))
         return results
+
+    def _change_tasks(
+        self, peer: Peer, job: Job, places: Places, act: Callable[[Job, Places], Changed]
+    ) -> dict[str, object]:
+        assert job.array is not None
+        outcome = "ended" if job.status.terminal else "denied"
+        if not job.status.terminal and peer.may_change(job.uid):
+            job, outcome = act(job, places)
+        which = short(job.array.indices.some(places)) if job.array is not None else ""
+        return _result(job, outcome, f"{job.id}_{which}" if len(places) == 1 else f"{job.id}_[{which}]")
+
+
+def _result(job: Job, outcome: str, label: str) -> dict[str, object]:
+    return {"id": job.id, "label": label, "name": job.name, "status": job.status.value, "outcome": outcome}
+
+
+def held_of(job: Job, places: Places) -> Places:
+    """Those of these tasks of an array that somebody holds."""
+    return places & (job.array.unstarted - job.array.waiting) if job.array else Places()
 
 
 def _only_ids(call: Call) -> list[str]:

@@ -67,6 +67,8 @@ class Client(Caller):
         afterany: Iterable[int | str] = (),
         afternotok: Iterable[int | str] = (),
         singleton: bool = False,
+        array: str | None = None,
+        params: Mapping[str, Text] | None = None,
         export: bool = True,
         key: str | None = None,
     ) -> int:
@@ -74,8 +76,9 @@ class Client(Caller):
 
         The job gets this process's directory, umask, soft limits and, unless `export` is false, environment;
         `env` adds variables. It waits until it is released (`hold`), until a time (`begin`), until other jobs
-        have begun (`after`), or ended well, in any way, or otherwise. Two calls with the same `key` make one
-        job. What of it this node can't enforce is in `warnings` then.
+        have begun (`after`), or ended well, in any way, or otherwise. `array` ("0-99%10") makes it many
+        tasks, `params` ({"lr": "0.1,0.01", "seed": "1-5"}) one for each combination of their values. Two
+        calls with the same `key` make one job. What of it this node can't enforce is in `warnings` then.
         """
         spec: dict[str, object] = {
             "command": None if command is None else [wire_text(argument) for argument in command],
@@ -100,6 +103,8 @@ class Client(Caller):
             "afterany": [str(job) for job in afterany] or None,
             "afternotok": [str(job) for job in afternotok] or None,
             "singleton": singleton or None,
+            "array": array,
+            "params": [wire_text(_param(*param)) for param in (params or {}).items()] or None,
         }
         reply = self._call(
             "Submit",
@@ -123,8 +128,12 @@ class Client(Caller):
         statuses: Iterable[str] | None = None,
         unfinished: bool = False,
         limit: int = 1000,
+        tasks: bool = False,
     ) -> Listing:
-        """Jobs by id, the newest `limit` of them (0: all); the caller's own unless `all_users`."""
+        """Jobs by id, the newest `limit` of them (0: all); the caller's own unless `all_users`.
+
+        With `tasks` those of arrays in their place.
+        """
         from sysjobs.answers import JobView, Listing
 
         replies = self._call(
@@ -135,6 +144,7 @@ class Client(Caller):
                 "statuses": None if statuses is None else [*statuses],
                 "unfinished": unfinished,
                 "limit": limit,
+                "tasks": tasks or None,
             },
             more=True,
         )
@@ -184,6 +194,10 @@ class Client(Caller):
     def signal(self, ids: Iterable[int | str], signal: str, *, everybody: bool = False) -> Changed:
         """Sends a signal ("USR1") to the main process of jobs that run, or to all of their processes."""
         return self._change("Signal", ids, {"signal": signal, "everybody": everybody or None})
+
+    def set(self, ids: Iterable[int | str], *, array_limit: int) -> Changed:
+        """Changes how many tasks of arrays may run at a time; 0: as many as fit."""
+        return self._change("Set", ids, {"array_limit": array_limit})
 
     def _change(self, method: str, ids: Iterable[int | str] | None, more: Mapping[str, object]) -> Changed:
         from sysjobs.answers import Changed, ChangeResult
@@ -240,7 +254,7 @@ class Client(Caller):
         from sysjobs.answers import JobView
 
         wanted = self._resolve([str(job_id) for job_id in ids])
-        seen: dict[int, JobView] = {}
+        seen: dict[str, JobView] = {}
         patience = Patience(self._CONNECT_PATIENCE)
         while True:
             try:
@@ -252,8 +266,8 @@ class Client(Caller):
                             continue
                         job = self._view(JobView, self._parameters(message, "Watch").get("job"))
                         patience = Patience(self._WATCH_PATIENCE)
-                        if seen.get(job.id) != job:
-                            seen[job.id] = job
+                        if seen.get(job.label) != job:
+                            seen[job.label] = job
                             yield job
                 return
             except NotListening as error:
@@ -286,12 +300,16 @@ class Client(Caller):
         """Numbers for the rest: after a reconnect, "@" or a name might mean another job."""
         resolved = []
         for text in ids:
-            if text.replace("-", "", 1).isdecimal():
+            if text[:1].isdecimal() and not text.strip("0123456789_-[],:%"):
                 resolved.append(text)
             else:
                 found = self.list([text], limit=0)
-                resolved += [str(job_id) for job_id in [*(job.id for job in found.jobs), *found.damaged]]
+                resolved += [*(job.label for job in found.jobs), *map(str, found.damaged)]
         return resolved
+
+
+def _param(name: str, values: Text) -> bytes:
+    return os.fsencode(name) + b"=" + os.fsencode(values)
 
 
 def _damaged(replies: Replies) -> list[int]:

@@ -21,11 +21,23 @@ class When(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Dependency:
+    """On a job, an array as a whole, or a `task` of an array."""
+
     when: When
     job_id: int
+    task: int | None = None
+
+    @property
+    def on(self) -> int | tuple[int, int]:
+        """The job's key."""
+        return self.job_id if self.task is None else (self.job_id, self.task)
+
+    @property
+    def label(self) -> str:
+        return str(self.job_id) if self.task is None else f"{self.job_id}_{self.task}"
 
     def __str__(self) -> str:
-        return f"{self.when}:{self.job_id}"
+        return f"{self.when}:{self.label}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +60,13 @@ class Hold:
 
 
 def dump_dependencies(dependencies: tuple[Dependency, ...]) -> str | None:
-    return json.dumps([[each.when, each.job_id] for each in dependencies]) if dependencies else None
+    if not dependencies:
+        return None
+    return json.dumps([[each.when, *filter(_is_there, (each.job_id, each.task))] for each in dependencies])
+
+
+def _is_there(value: int | None) -> bool:
+    return value is not None
 
 
 def load_dependencies(text: str | None) -> tuple[Dependency, ...]:
@@ -56,9 +74,14 @@ def load_dependencies(text: str | None) -> tuple[Dependency, ...]:
     if text is None:
         return ()
     try:
-        return tuple(Dependency(When(when), _id(job_id)) for when, job_id in json.loads(text))
+        found = json.loads(text)
+        return tuple(Dependency(When(when), _id(job_id), *map(_index, task)) for when, job_id, *task in found)
     except (TypeError, ValueError, RecursionError):
         raise ValueError(f"its dependencies are {text:.80}") from None
+
+
+def _index(value: object) -> int:
+    return _id(value) if value else 0
 
 
 def _id(value: object) -> int:

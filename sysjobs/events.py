@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from sysjobs.conditions import Hold
 from sysjobs.devices import Share
-from sysjobs.jobs import Cancellation, Outcome, Sent
+from sysjobs.indices import Places
+from sysjobs.jobs import Cancellation, Outcome, Sent, Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +120,78 @@ class Unmet:
     outcome: Outcome
 
 
+@dataclass(frozen=True, slots=True)
+class TaskLaunched:
+    """The first of an array's waiting tasks has its turn, in this boot."""
+
+    at: int
+    boot_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEnded:
+    """A task of the array that had its turn has ended."""
+
+    at: int
+    status: Status
+
+
+@dataclass(frozen=True, slots=True)
+class TasksCounted:
+    """So many of an array's tasks had their turn and haven't ended."""
+
+    at: int
+    live: int
+
+
+@dataclass(frozen=True, slots=True)
+class TasksCancelled:
+    """Somebody wants those of these tasks not to start that haven't had their turn."""
+
+    places: Places
+    cancellation: Cancellation
+
+
+@dataclass(frozen=True, slots=True)
+class TasksHeld:
+    """Somebody keeps tasks from having their turn."""
+
+    places: Places
+    hold: Hold
+
+
+@dataclass(frozen=True, slots=True)
+class TasksReleased:
+    """Nobody holds these tasks any more; what root holds, only root lets go."""
+
+    places: Places
+    by_root: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LimitChanged:
+    """So many of an array's tasks may run at a time; None: as many as fit."""
+
+    limit: int | None
+
+
+ArrayEvent = (
+    TaskLaunched | TaskEnded | TasksCounted | TasksCancelled | TasksHeld | TasksReleased | LimitChanged
+)
+
+Wish = (
+    CancelRequested
+    | Held
+    | Released
+    | SignalWanted
+    | TasksCancelled
+    | TasksHeld
+    | TasksReleased
+    | LimitChanged
+)
+"""What somebody may want."""
+
 Event = (
     Launched | Started | RunningSince | Ended | NotStarted | CancelRequested | SignalWanted | SignalSent
-    | Noticed | TimeLimitReached | GraceBegan | Held | Released | Eligible | Unmet
+    | Noticed | TimeLimitReached | GraceBegan | Held | Released | Eligible | Unmet | ArrayEvent
 )  # fmt: skip

@@ -6,13 +6,15 @@ only during the boot that the job's `boot_id` names: clock changes don't move th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from sysjobs.conditions import Conditions, Hold
 from sysjobs.devices import Share
+from sysjobs.indices import Indices, Places
 from sysjobs.resources import Amount
 from sysjobs.signalnames import signal_name
+from sysjobs.sweep import Param
 
 
 class Status(StrEnum):
@@ -136,6 +138,95 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True)
+class Array:
+    """The tasks of a job that has many: which there are, which wait, what became of those that had no turn.
+
+    A task that has its turn becomes a job of its own, which names its array (`Job.task`). So an array costs
+    what runs of it, not what it has. `limit` is how many run at a time at most. Of those that had their turn
+    `ended` is how many ended in which way, and `live` how many haven't.
+    """
+
+    indices: Indices
+    waiting: Places
+    limit: int | None = None
+    params: tuple[Param, ...] = ()
+    held: tuple[tuple[Places, Hold], ...] = ()
+    cancelled: tuple[tuple[Places, Cancellation], ...] = ()
+    ended: tuple[tuple[Status, int], ...] = ()
+    live: int = 0
+
+    @property
+    def startable(self) -> int:
+        """How many more may run now."""
+        waiting = len(self.waiting)
+        return waiting if self.limit is None else max(min(waiting, self.limit - self.live), 0)
+
+    @property
+    def unstarted(self) -> Places:
+        """Those that may have their turn yet."""
+        found = self.waiting
+        for places, _ in self.held:
+            found |= places
+        return found
+
+    def counts(self) -> dict[Status, int]:
+        """How many have ended in which way, those included that were cancelled before they had a turn."""
+        counts = dict(self.ended)
+        if cancelled := sum(len(places) for places, _ in self.cancelled):
+            counts[Status.CANCELLED] = counts.get(Status.CANCELLED, 0) + cancelled
+        return counts
+
+    def launch(self) -> Array:
+        """The first that waits has its turn."""
+        return replace(self, waiting=self.waiting.without_first(), live=self.live + 1)
+
+    def end(self, status: Status) -> Array:
+        """One that had its turn has ended."""
+        counts = dict(self.ended)
+        counts[status] = counts.get(status, 0) + 1
+        return replace(self, ended=tuple(counts.items()), live=max(self.live - 1, 0))
+
+    def hold(self, places: Places, hold: Hold) -> Array:
+        """What root holds stays root's."""
+        if not (taken := places & self.waiting):
+            return self
+        return replace(self, waiting=self.waiting - taken, held=(*self.held, (taken, hold)))
+
+    def release(self, places: Places, *, by_root: bool) -> Array:
+        waiting, held = self.waiting, []
+        for those, hold in self.held:
+            free = those & places if by_root or hold.uid != 0 else Places()
+            waiting |= free
+            if kept := those - free:
+                held.append((kept, hold))
+        return replace(self, waiting=waiting, held=tuple(held))
+
+    def without(self, places: Places, cancellation: Cancellation) -> Array:
+        """Somebody gives up those of these that had no turn."""
+        if not (gone := places & self.unstarted):
+            return self
+        held = [(kept, hold) for those, hold in self.held if (kept := those - gone)]
+        return replace(
+            self,
+            waiting=self.waiting - gone,
+            held=tuple(held),
+            cancelled=(*self.cancelled, (gone, cancellation)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Which task of which array a job is."""
+
+    array_id: int
+    index: int
+
+
+Key = int | tuple[int, int]
+"""A job's id; of a task, its array's and its index, which it has before it has an id."""
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """One job as the queue knows it. Its command and environment stay in the database (see `store`)."""
 
@@ -155,6 +246,9 @@ class Job:
     # Whether it gets no more than its CPUs though others are idle.
     hard_cpus: bool = False
     notice: Notice | None = None
+    # At most one of these: it has tasks, which are what runs of it, or it is one.
+    array: Array | None = None
+    task: Task | None = None
     status: Status = Status.PENDING
     reason: Reason | None = None
     attempt: int = 1
@@ -179,6 +273,15 @@ class Job:
     kill_at: int | None = None
 
     @property
+    def key(self) -> Key:
+        return self.id if self.task is None else (self.task.array_id, self.task.index)
+
+    @property
+    def label(self) -> str:
+        """What people call it: '42', or '42_7'."""
+        return str(self.id) if self.task is None else f"{self.task.array_id}_{self.task.index}"
+
+    @property
     def unit(self) -> str:
         return unit_name(self.id)
 
@@ -189,7 +292,9 @@ class Job:
 
     @property
     def waits(self) -> bool:
-        """For its turn, or for what has to come before that."""
+        """For its turn, or for what has to come before that; of an array, some of its tasks."""
+        if self.array is not None:
+            return not self.status.terminal and bool(self.array.unstarted)
         return self.status is Status.INIT or self.status is Status.PENDING
 
     @property

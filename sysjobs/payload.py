@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sysjobs.conditions import Conditions, Dependency, Hold
-from sysjobs.jobs import Notice, Status
+from sysjobs.indices import Indices
+from sysjobs.jobs import Array, Notice, Status
 from sysjobs.resources import Amount
+from sysjobs.sweep import Param, values_of
 from sysjobs.wire import Wire, from_wire, to_wire
 
 
@@ -50,6 +53,7 @@ class NewJob:
     hold: Hold | None = None
     hard_cpus: bool = False
     notice: Notice | None = None
+    array: Array | None = None
 
     def after(self, more: Sequence[Dependency]) -> NewJob:
         """The same, and after these too."""
@@ -119,3 +123,39 @@ def _argument(value: object) -> bytes:
     if b"\0" in data:
         raise ValueError("not a payload: a string has a NUL in it")
     return data
+
+
+def payload_of_task(
+    payload: Payload, array_id: int, indices: Indices, params: Sequence[Param], index: int
+) -> Payload:
+    """What one task runs: the array's command with its values in place of {name}.
+
+    Variables have the values too, and say which task it is, in Slurm's words as well.
+    """
+    values = values_of(params, index)
+    numbers = {
+        b"JOB_ID": array_id, b"TASK_ID": index, b"TASK_COUNT": len(indices), b"TASK_MIN": indices.lowest,
+        b"TASK_MAX": indices.highest, b"TASK_STEP": indices.step,
+    }  # fmt: skip
+    variables = [
+        (b"%s_ARRAY_%s" % (system, name), b"%d" % number)
+        for system in (b"SYSJOBS", b"SLURM")
+        for name, number in numbers.items()
+    ]
+    env = (*payload.env, *values.items(), *variables)
+    if not values:
+        return replace(payload, env=env)
+    names = b"|".join(map(re.escape, values))
+    # ${name} is the shell's, and finds the variable.
+    pattern = re.compile(rb"(?<!\$)\{(%s)\}" % names)
+
+    def filled(text: bytes) -> bytes:
+        return pattern.sub(lambda match: values[match[1]], text)
+
+    return replace(
+        payload,
+        command=tuple(map(filled, payload.command)),
+        shell=None if payload.shell is None else filled(payload.shell),
+        setup=None if payload.setup is None else filled(payload.setup),
+        env=env,
+    )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from sysjobs.errors import Refused, Unavailable
+from sysjobs.indices import Indices
 from sysjobs.jobs import Job
 from sysjobs.payload import NewJob, Payload
 
@@ -18,6 +19,12 @@ class Storage(Protocol):
         """What reads and writes raise when the database can't be used."""
 
     def add(self, new: NewJob) -> Job: ...
+    def add_task(self, array: Job, index: int) -> Job:
+        """The job that a task of an array is from its turn on."""
+
+    def find_tasks(self, array_id: int, indices: Indices) -> dict[int, int]:
+        """The ids of those tasks that had their turn, by index."""
+
     def save(self, job: Job) -> None:
         """Write what can change of a job. Raises RowRefused, which leaves all other writes as they are."""
 

@@ -12,7 +12,7 @@ from sysjobs.jobs import CUT_OFF, CUT_OFF_AT_START, REBOOTED, REBOOTED_AT_START,
 
 def events_of(job: Job, seen: Observation, now: int) -> list[Event]:
     """What happened to a launched job, in order. `now` stands in where the engine knows no time."""
-    if not job.status.launched:
+    if job.array is not None or not job.status.launched:
         return []
     if not seen.begun and seen.outcome is None:
         # Asked for, perhaps, and then nothing: it may be asked for again.
@@ -29,7 +29,7 @@ def events_of(job: Job, seen: Observation, now: int) -> list[Event]:
 
 def lost_to_reboot(job: Job, boot: Boot) -> Ended | None:
     """The end of a job that was launched in an earlier boot than this one."""
-    if not job.status.launched or job.boot_id == boot.id:
+    if job.array is not None or not job.status.launched or job.boot_id == boot.id:
         return None
     ended = max(boot.began, job.running_at or job.started_at or boot.began)
     # Without its unit's id nobody knows whether it had begun, and so it must not begin again.

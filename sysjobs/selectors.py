@@ -7,11 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sysjobs.errors import Refused
+from sysjobs.indices import Indices, parse_indices
 
 MAX_RANGE = 1_000_000
 MAX_ID = 2**63 - 1
 
 _RANGE = re.compile(r"(\d{1,19})(?:-(\d{1,19}))?", re.ASCII)
+# As the queue shows them, too: 42_[3-99%10].
+_TASKS = re.compile(r"(\d{1,19})_(?:([\d:-]+)|\[([\d,:-]+)(?:%\d+)?\])", re.ASCII)
 _RECENT = re.compile(r"@(?:~(\d{1,9}))?", re.ASCII)
 
 
@@ -34,7 +37,15 @@ class ByName:
     name: str
 
 
-Selector = ById | Recent | ByName
+@dataclass(frozen=True, slots=True)
+class ByTask:
+    """Tasks of an array."""
+
+    array_id: int
+    indices: Indices
+
+
+Selector = ById | Recent | ByName | ByTask
 
 
 def ranges(ids: Sequence[int]) -> str:
@@ -65,6 +76,8 @@ def nothing_found(text: str) -> str:
             return f"None of your jobs is in {shown}."
         case Recent():
             return f"You have no job {shown}."
+        case ByTask(array_id=array_id):
+            return f"There is no task {shown}: job {array_id} isn't there, is no array, or has no such task."
     return f"There is no job {shown}."
 
 
@@ -84,10 +97,21 @@ def parse_selector(text: str) -> Selector:
                 code="bad-range",
             )
         return ById(range(first, last + 1))
+    if match := _TASKS.fullmatch(text):
+        indices = parse_indices(match[2] or match[3])
+        if indices is None or int(match[1]) > MAX_ID:
+            raise Refused(
+                f"{text!r:.80} are no tasks of an array.",
+                "Give one as 42_7, several as 42_3-9 or 42_[1,3-9].",
+                code="bad-range",
+            )
+        return ByTask(int(match[1]), indices)
     if match := _RECENT.fullmatch(text):
         return Recent(int(match[1] or 0))
     if not text or text.startswith("@"):
         raise Refused(
-            f"{text!r} is not a job.", "Give an id, a range such as 3-9, @, @~1, or a name.", code="bad-id"
+            f"{text!r} is not a job.",
+            "Give an id, a range such as 3-9, a task such as 42_7, @, @~1, or a name.",
+            code="bad-id",
         )
     return ByName(text)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 
 from sysjobs.conditions import Conditions, Dependency, Hold, When
 from sysjobs.devices import parse_gpus
 from sysjobs.engine.script import SHELL
 from sysjobs.errors import Refused
-from sysjobs.jobs import Job, Notice
-from sysjobs.payload import NewJob, Payload
+from sysjobs.indices import Indices, parse_array
+from sysjobs.jobs import Array, Job, Notice
+from sysjobs.naming import name_of
+from sysjobs.payload import NewJob, Payload, payload_of_task
 from sysjobs.protocol import Params
 from sysjobs.resources import (
     DEFAULT_CPUS,
@@ -25,8 +26,9 @@ from sysjobs.resources import (
     parse_memory,
     parse_others,
 )
-from sysjobs.selectors import ByName, parse_selector
+from sysjobs.selectors import MAX_ID
 from sysjobs.signalnames import signal_number
+from sysjobs.sweep import combinations, longest, parse_params
 
 SPEC_KEYS = frozenset(
     (
@@ -52,22 +54,16 @@ SPEC_KEYS = frozenset(
         "afterany",
         "afternotok",
         "singleton",
+        "array",
+        "params",
     )
 )
 CONTEXT_KEYS = frozenset(("environment", "umask", "limits"))
 
-MAX_NAME = 200
 MAX_KEY = 200
 MAX_PATH = 4095
 MAX_STRING = 131_071
 """Bytes that the kernel takes as one argument or variable (MAX_ARG_STRLEN, less its NUL)."""
-
-_INTERPRETER = re.compile(
-    rb"(?:.*/)?(?:python[\d.]*|pypy[\d.]*|bash|sh|dash|zsh|perl|ruby|node|julia|Rscript)", re.DOTALL
-)
-_SEPARATORS = re.compile(rb"&&|\|\||[;\n]")
-_ASSIGNMENT = re.compile(rb"[A-Za-z_]\w*=")
-_PREPARING = frozenset((b"cd", b"set", b"export", b"source", b"."))
 
 _STACK = 8 << 20
 _MAX_STRINGS = 6 << 20
@@ -113,7 +109,7 @@ def new_job(
         uid=by.uid,
         gid=by.gid,
         user=by.user,
-        name=_name(spec.text("name"), payload),
+        name=name_of(spec.text("name"), payload),
         amount=amount,
         time_limit=limit,
         grace=default_grace if grace is None else parse_duration(grace, "--grace"),
@@ -125,7 +121,35 @@ def new_job(
         hold=Hold(by.uid, by.user) if spec.flag("hold") else None,
         hard_cpus=_is_hard(spec.text("cpu_limit"), amount),
         notice=_notice(spec.text("signal"), limit),
+        array=_array(spec.text("array"), spec.datas("params"), payload),
     )
+
+
+def _array(text: str | None, texts: Sequence[bytes] | None, payload: Payload) -> Array | None:
+    """The tasks that are asked for: by numbers, one for each combination of parameters, or some of those."""
+    if text is None and not texts:
+        return None
+    params = parse_params(texts or ())
+    indices, limit = (None, None) if text is None else parse_array(text)
+    count = combinations(params)
+    if indices is None:
+        if not count:
+            raise Refused(
+                f"--array {text!r:.80} names no tasks.",
+                "Give their numbers before the %, as 0-99%10, or --param.",
+                code="bad-array",
+            )
+        indices = Indices((range(count),))
+    elif params and indices.highest >= count:
+        raise Refused(
+            f"--array {text!r:.80}: the parameters have {count:,} combinations, from 0 to {count - 1:,}.",
+            "Name some of these, or leave the numbers out for all: --array %10 is their limit alone.",
+            code="bad-array",
+        )
+    if params:
+        # The longest there can be.
+        _check_sizes(payload_of_task(payload, MAX_ID, indices, params, longest(params)))
+    return Array(indices, indices.all, limit, params)
 
 
 def _is_hard(asked: str | None, amount: Amount) -> bool:
@@ -212,7 +236,7 @@ def namesakes(new: NewJob, live: Iterable[Job]) -> list[Dependency]:
     """
     found: list[Dependency] = []
     for job in sorted(live, key=lambda job: job.id):
-        if (job.uid, job.name) != (new.uid, new.name) or job.status.terminal:
+        if (job.uid, job.name) != (new.uid, new.name) or job.status.terminal or job.task:
             continue
         if any(each.when is When.SINGLETON for each in job.conditions.dependencies):
             found.clear()
@@ -313,51 +337,6 @@ def _check_sizes(payload: Payload) -> None:
             "Pass large data in files, or submit with --export none.",
             code="too-long",
         )
-
-
-def _name(given: str | None, payload: Payload) -> str:
-    if given is None:
-        words = payload.command if payload.shell is None else _first_words(payload.shell)
-        guess = PurePosixPath(_program(words).decode("utf-8", "replace")).name[:MAX_NAME]
-        return guess if guess.strip() and _is_name(guess) else "job"
-    if not given.strip() or given.startswith("-") or len(given) > MAX_NAME or not _is_name(given):
-        raise Refused(
-            f"--name {given!r:.80} can't be a job's name.",
-            f"Give 1 to {MAX_NAME} printable characters that begin with no - and read as no id, range or @.",
-            code="bad-name",
-        )
-    return given
-
-
-def _is_name(text: str) -> bool:
-    """Whether a job can be asked for by this: it can be shown, and means nothing else."""
-    try:
-        return text.isprintable() and isinstance(parse_selector(text), ByName)
-    except Refused:
-        return False
-
-
-def _first_words(shell: bytes) -> Sequence[bytes]:
-    """Those of the text's first command that does more than prepare others."""
-    found: list[bytes] = [b"bash"]
-    for command in reversed(_SEPARATORS.split(shell)):
-        words = [word for word in command.split() if not _ASSIGNMENT.match(word)]
-        if words and words[0] not in _PREPARING:
-            found = words
-    return found
-
-
-def _program(words: Sequence[bytes]) -> bytes:
-    """What a command line runs: the script or module that an interpreter is given, else the command."""
-    if _INTERPRETER.fullmatch(words[0]):
-        for number, word in enumerate(words[1:], 1):
-            if word == b"-m" and number + 1 < len(words):
-                return words[number + 1]
-            if not word.startswith(b"-"):
-                return word
-            if word in (b"-c", b"-e"):
-                break
-    return words[0]
 
 
 def _shown(data: bytes) -> str:

@@ -12,6 +12,7 @@ from sysjobs.events import (
     GraceBegan,
     Held,
     Launched,
+    LimitChanged,
     Noticed,
     NotStarted,
     Released,
@@ -19,10 +20,16 @@ from sysjobs.events import (
     SignalSent,
     SignalWanted,
     Started,
+    TaskEnded,
+    TaskLaunched,
+    TasksCancelled,
+    TasksCounted,
+    TasksHeld,
+    TasksReleased,
     TimeLimitReached,
     Unmet,
 )
-from sysjobs.jobs import Cancellation, Job, Outcome, Reason, Sent, Status
+from sysjobs.jobs import Array, Cancellation, Exit, Job, Outcome, Reason, Sent, Status
 from sysjobs.resources import format_duration
 
 
@@ -30,6 +37,8 @@ def transition(job: Job, event: Event) -> Job:
     """The job after the event. An event that comes too late or twice leaves it as it is."""
     if job.status.terminal:
         return job
+    if job.array is not None:
+        return _array(job, job.array, event)
     match event:
         case CancelRequested(cancellation=cancellation, kill_at=kill_at):
             if not job.status.launched:
@@ -96,6 +105,56 @@ def transition(job: Job, event: Event) -> Job:
         case Ended(at=at, outcome=outcome, monotonic=monotonic):
             return _end(job, at, outcome, monotonic)
     raise AssertionError(event)
+
+
+def _array(job: Job, array: Array, event: Event) -> Job:
+    """What becomes of an array: it has no unit of its own, and is over when all of its tasks are."""
+    match event:
+        case CancelRequested(cancellation=cancellation):
+            # A second cancel is for the tasks that run.
+            given_up = replace(job, cancellation=job.cancellation or cancellation)
+            return _with(given_up, array.without(array.unstarted, cancellation), cancellation.at)
+        case Held(hold=hold) if job.status.launched:
+            return _with(job, array.hold(array.waiting, hold))
+        case Held() | Released() | Eligible() | Unmet():
+            return job if job.status.launched else _conditional(job, event)
+        case TaskLaunched(at=at, boot_id=boot_id):
+            first = job.started_at is None
+            begun = replace(job, status=Status.RUNNING, reason=None, boot_id=boot_id, shard=0, started_at=at)
+            return _with(begun if first else job, array.launch())
+        case TaskEnded(at=at, status=status):
+            return _with(job, array.end(status), at)
+        case TasksCounted(at=at, live=live):
+            return _with(job, replace(array, live=live), at)
+        case TasksCancelled(places=places, cancellation=cancellation):
+            return _with(job, array.without(places, cancellation), cancellation.at)
+        case TasksHeld(places=places, hold=hold):
+            return _with(job, array.hold(places, hold))
+        case TasksReleased(places=places, by_root=by_root):
+            return _with(job, array.release(places, by_root=by_root))
+        case LimitChanged(limit=limit):
+            return _with(job, replace(array, limit=limit))
+    raise AssertionError(event)
+
+
+def _with(job: Job, array: Array, at: int = 0) -> Job:
+    """The same with its tasks as they are now, and its end if none of them can have a turn or runs."""
+    job = replace(job, array=array)
+    return job if array.live or array.unstarted else _end(job, at, outcome_of(job, array))
+
+
+def outcome_of(job: Job, array: Array) -> Outcome:
+    """How an array ended: as the worst of its tasks did."""
+    counts = array.counts()
+    worst = next(status for status in _FROM_WORST if counts.get(status))
+    if worst is Status.SUCCEEDED:
+        return Outcome(worst, main=Exit(0))
+    others = [f"{count:,} {status}" for status, count in counts.items() if status is not worst]
+    of_all = f"{counts[worst]:,} of its {len(array.indices):,} tasks ended as {worst}"
+    return Outcome(worst, Reason("tasks", ", ".join((of_all, *others)) + "."))
+
+
+_FROM_WORST = (Status.FAILED, Status.FAILED_SETUP, Status.FAILED_DRIVER, Status.CANCELLED, Status.SUCCEEDED)
 
 
 def _conditional(job: Job, event: Held | Released | Eligible | Unmet) -> Job:
@@ -192,7 +251,11 @@ def _is_external(outcome: Outcome) -> bool:
 
 def _cancel_reason(job: Job, cancellation: Cancellation) -> Reason:
     before = "" if job.status.launched else " before it started"
-    return Reason("cancelled", f"Cancelled{before} by {canceller(job, cancellation)}.")
+    text = f"Cancelled{before} by {canceller(job, cancellation)}"
+    if job.array is not None and job.status.launched:
+        counts = ", ".join(f"{count:,} {status}" for status, count in job.array.counts().items())
+        text += f"; of its {len(job.array.indices):,} tasks {counts}"
+    return Reason("cancelled", f"{text}.")
 
 
 def canceller(job: Job, cancellation: Cancellation) -> str:

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+import re
+from collections.abc import Container, Mapping
 
 from sysjobs.devices import WHOLE, Access, Share, core_number, format_gpus
 from sysjobs.engine.units import slice_name
-from sysjobs.jobs import Job, Reason
+from sysjobs.indices import Indices, Places
+from sysjobs.jobs import Array, Job, Reason
 from sysjobs.payload import NewJob, Payload
 from sysjobs.resources import format_duration
+from sysjobs.sweep import Param
+from sysjobs.tasks import is_without_turn
 from sysjobs.transition import canceller
-from sysjobs.wire import to_wire
+from sysjobs.wire import Wire, to_wire
 
 
-def job_view(job: Job, *, log: str | None, why: Reason | None) -> dict[str, object]:
-    """A job for everybody; `log` is given to those who may read it. What isn't known is left out."""
+def job_view(
+    job: Job, *, log: str | None, why: Reason | None, params: Mapping[bytes, bytes] | None = None
+) -> dict[str, object]:
+    """A job for everybody; `log` and `params` are given to those who may read them.
+
+    What isn't known is left out.
+    """
     main, usage = job.main, job.usage
     view: dict[str, object | None] = {
         "id": job.id,
@@ -39,10 +48,41 @@ def job_view(job: Job, *, log: str | None, why: Reason | None) -> dict[str, obje
         "peak_memory": usage.peak_memory,
         "io_read": usage.read,
         "io_written": usage.written,
-        "unit": job.unit,
-        "log": log,
+        "unit": "" if job.array is not None or is_without_turn(job) else job.unit,
+        "log": None if job.array is not None else log,
+        "array": None if job.array is None else _array(job, job.array),
+        "array_id": job.task.array_id if job.task else None,
+        "task": job.task.index if job.task else None,
+        "params": {name.decode(): to_wire(value) for name, value in (params or {}).items()} or None,
     }
     return _known(view)
+
+
+def _array(job: Job, array: Array) -> dict[str, object]:
+    """Which tasks it has, and how they are; of an array that is over none waits."""
+    waiting = Places() if job.status.terminal else array.waiting
+    held = Places() if job.status.terminal else array.unstarted - array.waiting
+    return _known(
+        {
+            "indices": short(array.indices),
+            "count": len(array.indices),
+            "limit": array.limit,
+            "waiting": short(array.indices.some(waiting)) or None,
+            "held": short(array.indices.some(held)) or None,
+            "running": array.live,
+            "ended": {status.value: count for status, count in array.counts().items()} or None,
+        }
+    )
+
+
+MAX_PARTS = 20
+
+
+def short(indices: Indices) -> str:
+    """As many parts of it as a line can have."""
+    if len(indices.ranges) <= MAX_PARTS:
+        return str(indices)
+    return f"{Indices(indices.ranges[:MAX_PARTS])},…"
 
 
 def details_view(
@@ -72,8 +112,8 @@ def details_view(
             "peak_memory": job.usage.peak_memory,
             "core_dumped": job.main.dumped if job.main and job.main.signal else None,
             "invocation_id": job.invocation_id,
-            "boot_id": job.boot_id,
-            "slice": slice_name(job.uid, job.shard) if job.shard is not None else None,
+            "boot_id": job.boot_id if job.array is None else None,
+            "slice": slice_name(job.uid, job.shard) if job.shard is not None and job.array is None else None,
             "cancelled_by": cancellation.user if cancellation else None,
             "cancel_reason": cancellation.reason or None if cancellation else None,
             "cancel_requested_at": cancellation.at if cancellation else None,
@@ -146,8 +186,20 @@ def _spec(job: Job, payload: Payload) -> dict[str, object]:
         "resources": dict(job.amount.others) or None,
         "setup": None if payload.setup is None else to_wire(payload.setup),
         "workdir": to_wire(payload.workdir),
+        "array": None if job.array is None else asked_for(job.array),
+        "params": [_param(param) for param in job.array.params] or None if job.array else None,
     }
     return _known(spec)
+
+
+def asked_for(array: Array) -> str:
+    """'0-99%10'."""
+    return str(array.indices) + (f"%{array.limit}" if array.limit else "")
+
+
+def _param(param: Param) -> Wire:
+    values = b",".join(re.sub(rb"([\\,-])", rb"\\\1", value) for value in param.values)
+    return to_wire(param.name + b"=" + values)
 
 
 def _known(values: dict[str, object | None]) -> dict[str, object]:

@@ -4,27 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sysjobs.jobs import Job
+from sysjobs.jobs import Job, Key
+from sysjobs.tasks import given_up
 
 Watcher = Callable[[Job], None]
 
 
 class Watchers:
     def __init__(self) -> None:
-        self._by_job: dict[int, list[Watcher]] = {}
+        self._by_job: dict[Key, list[Watcher]] = {}
+        # The tasks that are watched of each array.
+        self._tasks: dict[int, dict[int, None]] = {}
 
-    def add(self, job_id: int, watcher: Watcher) -> Callable[[], None]:
+    def add(self, key: Key, watcher: Watcher) -> Callable[[], None]:
         """Have every committed change of a job told to `watcher`, until the returned function is called."""
-        watchers = self._by_job.setdefault(job_id, [])
+        watchers = self._by_job.setdefault(key, [])
         watchers.append(watcher)
+        if isinstance(key, tuple):
+            self._tasks.setdefault(key[0], {})[key[1]] = None
 
         def stop() -> None:
             watchers.remove(watcher)
-            if not watchers and self._by_job.get(job_id) is watchers:
-                del self._by_job[job_id]
+            if not watchers and self._by_job.get(key) is watchers:
+                del self._by_job[key]
+                self._forget(key)
 
         return stop
 
+    def _forget(self, key: Key) -> None:
+        if isinstance(key, tuple) and (tasks := self._tasks.get(key[0])) is not None:
+            tasks.pop(key[1], None)
+            if not tasks:
+                del self._tasks[key[0]]
+
     def tell(self, job: Job) -> None:
-        for watcher in list(self._by_job.get(job.id, ())):
-            watcher(job)
+        """A job has changed; with an array, so may have tasks that have no turn."""
+        for each in (job, *given_up(job, self._tasks.get(job.id, ()))):
+            for watcher in list(self._by_job.get(each.key, ())):
+                watcher(each)

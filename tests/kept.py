@@ -68,6 +68,8 @@ PENDING: dict[str, list[str]] = {
     "pending": ["--cpus", "1", "--env", "WHAT=kept", "-c", _BEGIN + 'echo "$WHAT"'],
     "pending-with-setup": ["--cpus", "0.5", "--setup", _BEGIN, "--", "true"],
     "cancelled-pending": ["--", "true"],
+    # Since version 5.
+    "array": ["--cpus", "1", "--array", "5", "-c", _BEGIN],
 }
 SETTINGS_TEXT = b"[node]\ncpus = 1\n"
 

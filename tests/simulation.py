@@ -108,13 +108,13 @@ def run(workload: Workload, rules: Rules = RULES) -> Course:
             jobs[following.id] = _job(following)
             pending.add(jobs[following.id])
             following = next(coming, None)
-        chosen: dict[int, tuple[Share, ...]] | None = None
+        chosen: dict[int, list[tuple[Share, ...]]] | None = None
         # Each start changes who has had how much, and so the order: the queue looks again.
         while chosen is None or len(chosen) == AT_ONCE or (chosen and rules.shares is not None):
             course.decisions += 1
             _advance(rules, now, holdings)
             chosen = choose(pending, holdings, rules, now * SECOND, AT_ONCE)
-            for job_id, shares in chosen.items():
+            for job_id, (shares,) in chosen.items():
                 task = tasks[job_id]
                 if promised:
                     promises.starts(task, now)

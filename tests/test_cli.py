@@ -220,7 +220,7 @@ def test_queue_json(daemon: Daemon, capsys: pytest.CaptureFixture[str]) -> None:
     assert [*shown] == [
         "id", "name", "user", "status", "reason", "reason_code", "exit_code", "signal", "submitted_at",
         "started_at", "ended_at", "waited", "resources", "unit", "log", "attempt", "priority",
-        "cpu_time", "peak_memory", "io_read", "io_written",
+        "cpu_time", "peak_memory", "io_read", "io_written", "array", "array_id", "task", "params",
     ]  # fmt: skip
     assert shown["resources"] == {"cpus": 0.5, "memory": None, "gpus": None}
 

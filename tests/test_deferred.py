@@ -18,7 +18,7 @@ from sysjobs.conditions import (
     load_dependencies,
 )
 from sysjobs.events import Eligible, Event, Unmet
-from sysjobs.jobs import Job, Status
+from sysjobs.jobs import Job, Key, Status
 from sysjobs.ports import StorageFailed
 from sysjobs.scheduling.deferred import Deferred, is_met
 from sysjobs.transition import transition
@@ -76,9 +76,12 @@ class World:
         self.jobs[job.id] = job
         self.deferred.put(job)
 
+    def look_up(self, key: Key) -> Job | None:
+        return self.jobs.get(key) if isinstance(key, int) else None
+
     def settle(self, now: int = NOW) -> dict[int, Event]:
         events = {}
-        for job, event in self.deferred.verdicts(now, self.jobs.get):
+        for job, event in self.deferred.verdicts(now, self.look_up):
             events[job.id] = event
             self.set(transition(job, event))
         return events
@@ -151,10 +154,10 @@ def test_one_that_cannot_be_read_for_now_is_looked_at_again() -> None:
     first, other = (after(number, (When.ANY, number - 2)) for number in (3, 4))
     world = World(job(1, Status.FAILED), job(2, Status.FAILED), first, other)
 
-    def look_up(job_id: int) -> Job:
-        if job_id == 1:
+    def look_up(key: Key) -> Job | None:
+        if key == 1:
             raise StorageFailed("disk I/O error")
-        return world.jobs[job_id]
+        return world.look_up(key)
 
     for decided in ([4], []):
         events = [*world.deferred.verdicts(NOW, look_up)]
@@ -277,7 +280,9 @@ def test_dependencies_are_read_back(given: tuple[Dependency, ...]) -> None:
         "[7]",
         '[["soon", 7]]',
         '[["after", "7"]]',
-        '[["after", 7, 7]]',
+        '[["after", 7, "7"]]',
+        '[["after", 7, -1]]',
+        '[["after", 7, 7, 7]]',
         '[["after", 0]]',
         '[["after", 9223372036854775808]]',
         "{",

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from importlib.resources import files
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from sysjobs import changes, handlers, nodes, reports
+from sysjobs import changes, handlers, listing, nodes, reports
 from sysjobs.answers import ChangeResult, JobDetails, JobView, NodeState, NodeUser
 from sysjobs.conditions import Conditions, Dependency, Hold, When
 from sysjobs.config import Settings
 from sysjobs.devices import Access, Device, Share
 from sysjobs.errors import WIRE_ERRORS
 from sysjobs.handlers import Handlers
-from sysjobs.jobs import Exit, Job, Notice, Reason, Sent, Status, Usage
+from sysjobs.indices import Indices, Places
+from sysjobs.jobs import Array, Cancellation, Exit, Job, Notice, Reason, Sent, Status, Usage
 from sysjobs.payload import Payload
 from sysjobs.protocol import Call, ProtocolError, error_reply
 from sysjobs.resources import Amount
 from sysjobs.submission import CONTEXT_KEYS, SPEC_KEYS
+from sysjobs.sweep import Param
+from sysjobs.tasks import without_turn
 from sysjobs.views import details_view, job_view
 from tests.models import cancel, queued
 
@@ -231,10 +235,10 @@ def test_each_handler_takes_what_is_declared(method: str, monkeypatch: pytest.Mo
     def take(values: object, known: frozenset[str], what: str = "") -> None:
         raise Taken(known)
 
-    for module in (handlers, changes, nodes, reports):
+    for module in (handlers, changes, listing, nodes, reports):
         monkeypatch.setattr(module, "Params", take)
     with pytest.raises(Taken) as caught:
-        make_handlers().table()[f"io.sysjobs.{method}"](cast(Any, None), Call(method))
+        make_handlers().table()[f"io.sysjobs.{method}"](cast(Any, SimpleNamespace(peer=None)), Call(method))
     assert caught.value.args[0] == SYSJOBS.methods[method][0].keys()
 
 
@@ -293,7 +297,20 @@ DEFERRED = queued(
     hold=Hold(0, "root"),
     conditions=Conditions(5, (Dependency(When.OK, 41), Dependency(When.SINGLETON, 7))),
 )
-JOBS = [*map(queued, Status), DEFERRED, ENDED]
+ARRAY = replace(
+    queued(Status.RUNNING),
+    array=Array(
+        Indices((range(0, 90, 3),)),
+        Places((range(7, 30),)),
+        10,
+        (Param(b"lr", (b"0.1", b"\xff")),),
+        ((Places((range(5, 6),)), Hold(0, "root")),),
+        ((Places((range(6, 7),)), Cancellation(0, "root", "", 7, 1.0)),),
+        ((Status.SUCCEEDED, 2),),
+        3,
+    ),
+)
+JOBS = [*map(queued, Status), DEFERRED, ENDED, ARRAY, *(without_turn(ARRAY, place) for place in (5, 6, 7))]
 PAYLOADS = [
     None,
     Payload((b"x",)),
@@ -307,7 +324,7 @@ def test_views_have_the_types_that_are_declared(job: Job) -> None:
         (None, None, []),
         ("/log", Reason("resources", "Waits for CPUs."), ["Beware."]),
     ):
-        view = job_view(job, log=log, why=why)
+        view = job_view(job, log=log, why=why, params={b"lr": b"\xff"} if job.task else None)
         check(view, SYSJOBS.types["Job"], "Job")
         assert JobView.from_wire(view).id == 42
         for payload in PAYLOADS:
@@ -318,7 +335,7 @@ def test_views_have_the_types_that_are_declared(job: Job) -> None:
 
 def test_a_job_that_has_everything_shows_everything() -> None:
     view = job_view(ENDED, log="/log", why=ENDED.reason)
-    assert view.keys() == members("Job").keys() - {"exit_code"}
+    assert view.keys() == members("Job").keys() - {"exit_code", "array", "array_id", "task", "params"}
     details = details_view(ENDED, view, PAYLOADS[-1], "/setup.log", ["Beware."], ACCESS)
     conditions = {"held_by", "begin_at", "dependencies", "position", "pending"}
     assert details.keys() == members("JobDetails").keys() - {"setup_signal", "cancel_reason"} - conditions

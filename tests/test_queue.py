@@ -95,7 +95,7 @@ class World:
         return replies[0]["id"]
 
     def change(self, job_id: int, event: CancelRequested | Ended) -> None:
-        self.queue._apply(self.queue.jobs[job_id], event)
+        self.queue.apply(self.queue.jobs[job_id], event)
         self.queue.flush()
 
     def status(self, job_id: int) -> Status:

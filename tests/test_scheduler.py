@@ -234,7 +234,7 @@ def test_choose(
             continue
         before, ended = free, sorted([*holdings.ends(), *ends], key=lambda end: end[0])
         assert before.fits(job.amount), "never more than is free"
-        grant = Grant(job.amount, chosen[job.id])
+        grant = Grant(job.amount, *chosen[job.id])
         assert sum(share.amount for share in grant.shares) == job.amount.gpus
         free = before.take(grant)
         assert all(0 <= part <= 1000 for part in free.parts.values())

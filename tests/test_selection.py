@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from sysjobs.errors import NotFound
 from sysjobs.jobs import Job, Status
 from sysjobs.peer import Peer
-from sysjobs.selection import bounded, ranges_of, select
+from sysjobs.queue import Queue
+from sysjobs.selection import Selection, bounded, meant_by, select
 from sysjobs.store import Store
 from tests.models import new_job
 
@@ -28,11 +31,17 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 
 @pytest.fixture(scope="module")
-def live(store: Store) -> dict[int, Job]:
+def live(store: Store) -> Queue:
     """All but 1 and 2 are live; 4 has ended and is not yet let go of."""
     jobs = {job.id: job for job in store.get_all(range(3, 10))[0]}
     jobs[4] = replace(jobs[4], status=Status.SUCCEEDED)
-    return jobs
+    return queue_of(jobs, store)
+
+
+def queue_of(jobs: dict[int, Job], store: Store) -> Queue:
+    """What selection needs of a queue."""
+    queue = SimpleNamespace(jobs=jobs, find=lambda key: jobs.get(key) or store.get(key))
+    return cast(Queue, queue)
 
 
 SELECTED: list[tuple[Peer, list[str], list[int], list[str]]] = [
@@ -56,20 +65,20 @@ SELECTED: list[tuple[Peer, list[str], list[int], list[str]]] = [
 
 @pytest.mark.parametrize(("peer", "texts", "ids", "missing"), SELECTED)
 def test_select(
-    store: Store, live: dict[int, Job], peer: Peer, texts: list[str], ids: list[int], missing: list[str]
+    store: Store, live: Queue, peer: Peer, texts: list[str], ids: list[int], missing: list[str]
 ) -> None:
-    assert select(peer, texts, live, store) == (ids, missing)
+    assert select(peer, texts, live, store) == Selection(ids, {}, missing)
 
 
 @pytest.mark.parametrize("texts", [["77"], ["10-20"], ["nobody"], ["@~50"], ["3-3", "77"][1:]])
-def test_nothing_is_meant(store: Store, live: dict[int, Job], texts: list[str]) -> None:
+def test_nothing_is_meant(store: Store, live: Queue, texts: list[str]) -> None:
     with pytest.raises(NotFound):
         select(ALICE, texts, live, store)
 
 
-def test_ranges(store: Store, live: dict[int, Job]) -> None:
-    ranges = ranges_of(ALICE, ["3", "1-5", "@", "n1", "nobody"], live, store)
-    assert ranges == [range(3, 4), range(1, 6), range(8, 9), range(5, 6), range(7, 8)]
+def test_ranges(store: Store, live: Queue) -> None:
+    meant = meant_by(ALICE, ["3", "1-5", "@", "n1", "nobody"], live, store)
+    assert meant.ids == [range(3, 4), range(1, 6), range(8, 9), range(5, 6), range(7, 8)]
 
 
 class Counting:
@@ -85,7 +94,7 @@ class Counting:
 
 @pytest.mark.parametrize("kind", ["{}", "1-{}", "@~{}", "name{}"])
 def test_the_database_is_asked_a_few_times_whatever_is_asked_for(
-    store: Store, live: dict[int, Job], kind: str
+    store: Store, live: Queue, kind: str
 ) -> None:
     counting = Counting(store)
     select(ALICE, ["1", *(kind.format(number) for number in range(1, 5000))], live, counting)  # type: ignore[arg-type]

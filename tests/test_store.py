@@ -329,6 +329,9 @@ IMPOSSIBLE = [
     (RUNNING, "sent_due = 2", "sent_due IN (0, 1)"),
     (1, "held_uid = 0, held_user = 'root'", "held_uid IS NULL OR status = 'INIT'"),
     (0, "held_uid = 0", "(held_uid IS NULL) = (held_user IS NULL)"),
+    (0, "array_spec = 'x', array_state = '{}'", "json_valid(array_spec)"),
+    (0, "array_spec = '{}'", "(array_state IS NULL) = (array_spec IS NULL)"),
+    (0, "task = 7", "(task IS NULL) = (array_id IS NULL)"),
 ]
 
 

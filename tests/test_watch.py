@@ -24,6 +24,7 @@ def test_no_end_is_told_before_it_is_on_disk(tmp_path: Path) -> None:
         ended = states(job)[FAILED]
         running = replace(job, status=Status.RUNNING, started_at=job.submitted_at, boot_id="b", shard=0)
         queue: Any = SimpleNamespace(jobs={job.id: running}, watchers=Watchers(), online=True)
+        queue.find = queue.jobs.get
         clock: Any = SimpleNamespace(monotonic=lambda: 0)
         nothing: Any = None
         files = JobFiles(tmp_path, tmp_path)

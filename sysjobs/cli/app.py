@@ -27,6 +27,7 @@ COMMANDS = {
     "hold": ("sysjobs.cli.hold", "Keep jobs from starting."),
     "release": ("sysjobs.cli.hold", "Let held jobs go on."),
     "signal": ("sysjobs.cli.signal", "Send a signal to jobs."),
+    "set": ("sysjobs.cli.set", "Change how many tasks of an array may run at a time."),
     "report": ("sysjobs.cli.report", "Sum up what jobs had and used."),
     "wait": ("sysjobs.cli.wait", "Wait until jobs have ended."),
     "node": ("sysjobs.cli.node", "Show what the node has and who uses it; drain it."),
@@ -93,8 +94,8 @@ def sysjobs(ctx: click.Context, socket: str | None) -> None:
       sysjobs submit --cpus 2 --memory 4G -- python train.py --lr 0.1
       sysjobs logs -f @
 
-    Wherever a job is asked for: its id, @ (your last job), @~1 (the one before), the name of your live jobs,
-    or, where several are taken, a range such as 3-9.
+    Wherever a job is asked for: its id, a task of an array (42_7), @ (your last job), @~1 (the one before),
+    the name of your live jobs, or, where several are taken, a range such as 3-9 or 42_[1,3-9].
     """
     ctx.obj = socket
 

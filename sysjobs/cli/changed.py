@@ -18,6 +18,7 @@ _SENTENCES = {
     "held": "is held; it won't start before it is released.",
     "released": "is released.",
     "signalled": "was sent the signal.",
+    "set": "is set.",
     "not_held": "wasn't held.",
 }
 _REFUSALS = {
@@ -26,6 +27,7 @@ _REFUSALS = {
     "waits": "hasn't started; nothing was sent.",
     "sets_up": "has no main process before its setup is over; --everybody would have reached that.",
     "started": "has started; `sysjobs cancel` ends it.",
+    "no_array": "is no array; it has no tasks.",
 }
 
 
@@ -45,7 +47,7 @@ def report(changed: Changed, *, ended_is_fine: bool) -> int:
 
 def describe(result: ChangeResult) -> str:
     """One line for what became of a job."""
-    job = f"Job {result.id} ({printable(result.name)})" if result.name else f"Job {result.id}"
+    job = f"Job {result.label} ({printable(result.name)})" if result.name else f"Job {result.label}"
     if result.outcome == "ended":
         return f"{job} had ended before: {result.status}."
     sentence = _SENTENCES.get(result.outcome) or _REFUSALS.get(result.outcome)

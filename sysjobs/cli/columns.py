@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sysjobs.answers import JobView
-from sysjobs.cli.output import duration, iso, printable, resources
+from sysjobs.cli.output import duration, iso, line_id, params_text, printable, resources
 from sysjobs.errors import UsageError
 from sysjobs.resources import format_duration, format_memory
 
@@ -19,7 +19,7 @@ def _size(value: int | None) -> str:
 
 
 COLUMNS: dict[str, Callable[[JobView], str]] = {
-    "id": lambda job: str(job.id),
+    "id": line_id,
     "name": lambda job: _text(job.name),
     "user": lambda job: _text(job.user),
     "status": lambda job: job.status,
@@ -41,6 +41,7 @@ COLUMNS: dict[str, Callable[[JobView], str]] = {
     "io_written": lambda job: _size(job.io_written),
     "unit": lambda job: job.unit,
     "log": lambda job: _text(job.log),
+    "params": lambda job: _text(params_text(job) or None),
 }
 
 

@@ -40,11 +40,11 @@ def follow(
             note(f"{outcome.sentence(job)}. Waiting for its log.")
         while not (job.ended or (setup and job.status == "RUNNING")):
             try:
-                for state in client.follow([job.id], _TICK):
+                for state in client.follow([job.label], _TICK):
                     if state is not None and state.attempt != job.attempt:
                         log.copy()
                         log.close()
-                        log = LogFile(log_path(client.show(job.id), setup), None, out)
+                        log = LogFile(log_path(client.show(job.label), setup), None, out)
                     job = state or job
                     # After the state was heard: what is in the log of a job that has ended is all of it.
                     log.copy()
@@ -73,16 +73,23 @@ def check_there(log: LogFile, job: JobView, setup: bool) -> None:
 
 def log_path(details: JobDetails, setup: bool) -> str:
     job = details.job
+    if job.array is not None:
+        raise Refused(
+            f"Job {job.label} is an array of {job.array.count:,} tasks, each with a log of its own.",
+            f"Name one, as {job.label}_{job.array.indices.partition('-')[0].partition(',')[0]}; "
+            f"`sysjobs queue --tasks {job.label}` lists them.",
+            code="array",
+        )
     if job.log is None:
         raise Denied(
-            f"The log of job {job.id} belongs to {job.user}.",
+            f"The log of job {job.label} belongs to {job.user}.",
             "Only they and root can read it.",
             code="denied",
         )
     if not setup:
         return job.log
     if details.setup_log is None:
-        raise Refused(f"Job {job.id} has no setup.", f"See sysjobs logs {job.id}.", code="no-setup")
+        raise Refused(f"Job {job.label} has no setup.", f"See sysjobs logs {job.label}.", code="no-setup")
     return details.setup_log
 
 
@@ -90,5 +97,5 @@ def note_end(job: JobView, *, setup_shown: bool) -> None:
     """A line about a job that didn't end well, with where its setup's output is if that is what matters."""
     if not job.ended or job.status == "SUCCEEDED":
         return
-    has = f" (sysjobs logs --setup {job.id} has its output)"
+    has = f" (sysjobs logs --setup {job.label} has its output)"
     note(outcome.sentence(job) + (has if job.status == "FAILED_SETUP" and not setup_shown else ""))

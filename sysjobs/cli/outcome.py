@@ -47,4 +47,4 @@ def own_code(job: JobView) -> int:
 def sentence(job: JobView) -> str:
     """'Job 42 FAILED: exit code 3.'"""
     reason = (job.reason or "").removesuffix(".")
-    return f"Job {job.id} {job.status}: {reason}" if reason else f"Job {job.id} {job.status}"
+    return f"Job {job.label} {job.status}: {reason}" if reason else f"Job {job.label} {job.status}"

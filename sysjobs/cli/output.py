@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from sysjobs.answers import JobDetails, JobView
+    from sysjobs.answers import ArrayView, JobDetails, JobView
 
 SECOND = 1_000_000
 """In the microseconds of the wire."""
@@ -116,6 +116,36 @@ def iso(at: int | None) -> str | None:
     return (datetime.fromtimestamp(0, UTC) + timedelta(microseconds=at)).astimezone().isoformat()
 
 
+def line_id(job: JobView) -> str:
+    """'42', '42_7', or '42_[3-99%10]' for an array: those of its tasks that had no turn, or else all."""
+    if job.array is None:
+        return job.label
+    limit = f"%{job.array.limit}" if job.array.limit and not job.ended else ""
+    parts = [*filter(None, ",".join(filter(None, (job.array.waiting, job.array.held))).split(","))]
+    waiting = ",".join(sorted(parts, key=_first_number))
+    return f"{job.id}_[{waiting or job.array.indices}{limit}]"
+
+
+def _first_number(part: str) -> float:
+    number = part.partition("-")[0]
+    return int(number) if number.isdecimal() else float("inf")
+
+
+def params_text(job: JobView) -> str:
+    """'lr=0.1 seed=3'."""
+    return " ".join(f"{name}={printable(value)}" for name, value in job.params.items())
+
+
+def array_text(array: ArrayView) -> str:
+    """'100 tasks: 3 run, 90 wait, 7 SUCCEEDED'."""
+    ended = sum(array.ended.values())
+    left = array.count - ended - array.running
+    parts = [f"{array.running:,} run"] if array.running else []
+    parts += [f"{left:,} wait"] if left else []
+    parts += [f"{count:,} {status}" for status, count in array.ended.items()]
+    return f"{array.count:,} tasks: {', '.join(parts)}"
+
+
 def resources(job: JobView) -> str:
     """'cpus=0.5,memory=4G', as the options of submit are called."""
     from sysjobs.resources import format_cpus, format_memory
@@ -155,7 +185,17 @@ def job_json(job: JobView) -> dict[str, object]:
         "peak_memory": job.peak_memory,
         "io_read": job.io_read,
         "io_written": job.io_written,
+        "array": None if job.array is None else _array_json(job.array),
+        "array_id": job.array_id,
+        "task": job.task,
+        "params": job.params,
     }
+
+
+def _array_json(array: ArrayView) -> dict[str, object]:
+    from dataclasses import asdict
+
+    return asdict(array)
 
 
 def details_json(details: JobDetails) -> dict[str, object]:

@@ -5,7 +5,19 @@ from __future__ import annotations
 import click
 
 from sysjobs.answers import JobView
-from sysjobs.cli.output import ago, duration, emit, emit_json_list, job_json, note, printable, resources
+from sysjobs.cli.output import (
+    ago,
+    array_text,
+    duration,
+    emit,
+    emit_json_list,
+    job_json,
+    line_id,
+    note,
+    params_text,
+    printable,
+    resources,
+)
 from sysjobs.client import Client
 from sysjobs.jobs import Status
 from sysjobs.selectors import damaged_records
@@ -28,6 +40,7 @@ WIDEST_NAME = 60
 @click.option(
     "--limit", metavar="N", type=click.IntRange(min=0), default=1000, help="The newest N jobs (1000); 0: all."
 )
+@click.option("--tasks", is_flag=True, help="Tasks of arrays too; of arrays among the IDs, all of them.")
 @click.option("--format", "fields", metavar="FIELDS", help="Print these columns, such as id,name,cpu_time.")
 @click.option("--json", "as_json", is_flag=True, help="Print a list of JSON objects.")
 @click.pass_obj
@@ -38,6 +51,7 @@ def queue(
     all_users: bool,
     statuses: tuple[str, ...],
     limit: int,
+    tasks: bool,
     fields: str | None,
     as_json: bool,
 ) -> None:
@@ -48,11 +62,14 @@ def queue(
       sysjobs queue -s
       sysjobs queue --status failed --status failed_driver --json
       sysjobs queue 3-9
+      sysjobs queue --tasks 42
       sysjobs queue --format id,name,waited,duration,cpu_time,peak_memory
 
     Columns of --format: id, name, user, status, reason, reason_code, exit_code, signal, attempt, priority,
     resources, submitted_at, started_at, ended_at, waited, duration, cpu_time, peak_memory, io_read,
-    io_written, unit, log.
+    io_written, unit, log, params.
+
+    An array is one line, with those of its tasks that wait: 42_[3-99%10].
     """
     if as_json and fields is not None:
         raise click.UsageError("--format and --json exclude each other: in JSON there is everything.")
@@ -64,6 +81,7 @@ def queue(
             statuses=statuses or None,
             unfinished=skip_finished,
             limit=limit,
+            tasks=tasks,
         )
     if as_json:
         emit_json_list(job_json(job) for job in jobs)
@@ -86,11 +104,16 @@ def _columns(fields: str) -> list[str]:
 
 
 def table(jobs: list[JobView], now: int | None = None) -> str:
-    """The jobs for people. The column REASON is there if any job has one."""
+    """The jobs for people. The columns PARAMS and REASON are there if any job has them."""
     from tabulate import tabulate
 
-    columns = [*COLUMNS, "REASON"] if any(job.reason for job in jobs) else [*COLUMNS]
-    rows = [_row(job, now)[: len(columns)] for job in jobs]
+    more = {
+        "PARAMS": [params_text(job) for job in jobs],
+        "REASON": [_reason(job) for job in jobs],
+    }
+    shown = {name: texts for name, texts in more.items() if any(texts)}
+    columns = [*COLUMNS, *shown]
+    rows = [[*_row(job, now), *texts] for job, *texts in zip(jobs, *shown.values(), strict=True)]
     # Not numparse: a job called 1e5 keeps its name.
     return tabulate(rows, columns, tablefmt="plain", disable_numparse=True)
 
@@ -102,7 +125,7 @@ def _short(name: str) -> str:
 
 def _row(job: JobView, now: int | None) -> list[str]:
     return [
-        str(job.id),
+        line_id(job),
         _short(printable(job.name)) or "-",
         printable(job.user),
         ago(job.submitted_at, now),
@@ -111,5 +134,12 @@ def _row(job: JobView, now: int | None) -> list[str]:
         resources(job),
         job.status,
         printable(job.log or "-"),
-        printable(job.reason or ""),
     ]
+
+
+def _reason(job: JobView) -> str:
+    """Of an array with tasks at work, how many there are of which kind comes first."""
+    text = printable(job.reason or "")
+    if job.array is None or not (job.array.running or job.array.ended) or job.ended:
+        return text
+    return f"{array_text(job.array)}. {text}".rstrip()

@@ -38,6 +38,8 @@ def run(socket: str | None, /, **options: Any) -> int:
 
     The options are those of 'sysjobs submit'.
     """
+    if options["array"] or options["param"]:
+        raise click.UsageError("run stays with one job: submit an array, and wait for it.")
     with Client(socket) as client:
         job_id = submit_job(client, **options)
         note(f"Submitted job {job_id}")

@@ -9,7 +9,18 @@ from typing import Any
 import click
 
 from sysjobs.answers import DeviceShare, JobDetails, JobView
-from sysjobs.cli.output import SECOND, ago, details_json, duration, emit, emit_json, printable, resources
+from sysjobs.cli.output import (
+    SECOND,
+    ago,
+    array_text,
+    details_json,
+    duration,
+    emit,
+    emit_json,
+    params_text,
+    printable,
+    resources,
+)
 from sysjobs.client import Client
 from sysjobs.resources import format_duration, format_memory
 from sysjobs.wire import from_wire
@@ -41,11 +52,14 @@ def describe(details: JobDetails, now: int | None = None) -> list[tuple[str, str
     """Labels and texts for people; an empty text means that there is nothing to say."""
     job, spec = details.job, details.spec or {}
     return [
-        ("ID", str(job.id)),
+        ("ID", job.label),
         ("Name", job.name),
         ("User", f"{job.user} ({job.uid})"),
         ("Status", job.status),
         ("Reason", job.reason or ""),
+        ("Tasks", "" if job.array is None else array_text(job.array)),
+        ("Array", _text(spec.get("array") or (job.array.indices if job.array else ""))),
+        ("Parameters", " ".join(map(_text, spec.get("params") or ())) or params_text(job)),
         ("Position", "" if details.position is None else f"{details.position} of {details.pending}"),
         ("Exit", exit_text(job.exit_code, job.signal, bool(details.core_dumped))),
         ("Setup's exit", exit_text(details.setup_exit_code, details.setup_signal, False)),

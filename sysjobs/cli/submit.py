@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
+
+_LIST = re.compile(r",(?![^\[]*\])")
+"""Between ids, and not within 42_[1,3]."""
 
 _OPTIONS = (
     click.argument("argv", metavar="[--] COMMAND [ARG...]", nargs=-1, type=click.UNPROCESSED),
@@ -69,6 +73,17 @@ _OPTIONS = (
     ),
     click.option("--singleton", is_flag=True, help="Not before your earlier jobs of the same name ended."),
     click.option(
+        "--array",
+        metavar="TASKS",
+        help="Run it as many tasks: 0-99, 1,5,20-40:2; 0-99%10 has 10 at a time at most.",
+    ),
+    click.option(
+        "--param",
+        metavar="NAME=VALUES",
+        multiple=True,
+        help="A task for each combination: lr=0.1,0.01 or seed=1-5; {lr} and $lr are its value.",
+    ),
+    click.option(
         "--export",
         type=click.Choice(["all", "none"]),
         default="all",
@@ -95,6 +110,7 @@ def submit_job(
     export: str,
     begin: str | None,
     resource: tuple[str, ...],
+    param: tuple[str, ...],
     **others: Any,
 ) -> int:
     """Submits what the options say, tells what of it can't be enforced, and returns the job's id."""
@@ -103,7 +119,7 @@ def submit_job(
     if command_line is None and not argv:
         raise click.UsageError("There is no COMMAND.")
     for option in ("after", "afterok", "afterany", "afternotok"):
-        others[option] = [part.strip() for text in others[option] for part in text.split(",")]
+        others[option] = [part.strip() for text in others[option] for part in _LIST.split(text)]
     job_id = client.submit(
         argv or None,
         shell=command_line,
@@ -112,6 +128,7 @@ def submit_job(
         export=export == "all",
         begin=None if begin is None else _moment(begin),
         resources=_resources(resource),
+        params=_params(param),
         **others,
     )
     for warning in client.warnings:
@@ -133,12 +150,18 @@ def submit(socket: str | None, /, parsable: bool, as_json: bool, **options: Any)
       sysjobs submit -c 'make -j2 && ./a.out > result' --time 1h
       sysjobs submit --afterok 41,42 --begin 22:00 -- ./evaluate
       sysjobs submit --env-file settings.env --setup 'pip install -r requirements.txt' python train.py
+      sysjobs submit --array 0-99%10 -c './part $SYSJOBS_ARRAY_TASK_ID'
+      sysjobs submit --param lr=0.1,0.01 --param seed=1-5 -- python train.py --lr {lr} --seed {seed}
 
     Options stand before COMMAND; what follows it belongs to it. The job's standard input is empty. Session
     variables (XDG_RUNTIME_DIR, DBUS_*, SSH_AUTH_SOCK and the like) aren't passed on.
 
     A line of an --env-file is K=V. Lines that are empty or begin with # are skipped, 'V' is taken as it is,
     "V" knows \\" and \\\\, without quotes V ends before " #". Nothing is expanded.
+
+    The tasks of an array are jobs of their own, 42_0 and so on, which start in order as there is room; each
+    has all that is asked for. SYSJOBS_ARRAY_TASK_ID (and SLURM_ARRAY_TASK_ID) is its number. A value of
+    --param may be a range, 01-10:3; a backslash before a comma or a dash takes it as it is.
     """
     if parsable and as_json:
         raise click.UsageError("--parsable and --json exclude each other.")
@@ -161,6 +184,17 @@ def _moment(text: str) -> datetime:
     from sysjobs.cli.when import parse_when
 
     return parse_when(text, "--begin", datetime.now().astimezone())
+
+
+def _params(texts: tuple[str, ...]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in texts:
+        name, given, values = text.partition("=")
+        if not given or name in found:
+            what = f"{name!r:.80} is given twice" if given else f"{text!r:.80} is not NAME=VALUES"
+            raise UsageError(f"--param {what}.", "Give each name once, with all of its values: lr=0.1,0.01.")
+        found[name] = values
+    return found
 
 
 def _resources(texts: tuple[str, ...]) -> dict[str, int]:

@@ -47,7 +47,7 @@ def wait(socket: str | None, ids: tuple[str, ...], timeout: str | None, propagat
         error.exit_code = outcome.NOT_FOUND
         raise
     if any(not job.ended for job in jobs):
-        unfinished = " ".join(str(job.id) for job in jobs if not job.ended)
+        unfinished = " ".join(str(job.label) for job in jobs if not job.ended)
         note(f"After {format_duration(seconds or 0)} these jobs hadn't ended: {unfinished}")
         return outcome.UNFINISHED
     return max(map(outcome.own_code, jobs)) if propagate else outcome.worst(jobs)
@@ -56,11 +56,11 @@ def wait(socket: str | None, ids: tuple[str, ...], timeout: str | None, propagat
 def _wait(client: Client, ids: tuple[str, ...], seconds: float | None) -> list[JobView]:
     """The jobs as they are when all have ended or the time is over."""
     deadline = None if seconds is None else monotonic() + seconds
-    jobs: dict[int, JobView] = {}
+    jobs: dict[str, JobView] = {}
     for job in client.follow(ids, 3600.0 if seconds is None else _TICK):
-        news = job is None or job.id in jobs
+        news = job is None or job.label in jobs
         if job is not None:
-            jobs[job.id] = job
+            jobs[job.label] = job
             if job.ended:
                 emit(printable(outcome.sentence(job)))
         # The first state of each comes at once; without it nothing could be said of that job.

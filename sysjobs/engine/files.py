@@ -68,9 +68,9 @@ class JobFiles:
         return f"{self._logs}/{name}"
 
     def log(self, job: Job, *, setup: bool = False) -> str:
-        """42.log, 42.setup.log; 42.2.log for attempt 2."""
+        """42.log, 42.setup.log; 42.2.log for attempt 2; 42_7.log of a task."""
         attempt = f".{job.attempt}" if job.attempt > 1 else ""
-        return f"{self.log_directory(job)}/{job.id}{attempt}{'.setup' if setup else ''}.log"
+        return f"{self.log_directory(job)}/{job.label}{attempt}{'.setup' if setup else ''}.log"
 
     def highest_log(self) -> int:
         """The highest id of a job that was started with these logs, as far as that was noted."""

@@ -114,7 +114,7 @@ def properties(job: Job, run: str, setup: str | None, log: str, confines: Confin
     """The transient unit of a job whose start script is at `run` (and setup's at `setup`)."""
     assert job.shard is not None
     wanted: list[Property] = [
-        ("Description", "s", f"sysjobs job {job.id}: {printable(job.name)} ({printable(job.user)})"),
+        ("Description", "s", f"sysjobs job {job.label}: {printable(job.name)} ({printable(job.user)})"),
         ("Documentation", "as", (f"file:{quote(log)}",)),
         ("Slice", "s", slice_name(job.uid, job.shard)),
         ("DefaultDependencies", "b", False),

@@ -10,8 +10,9 @@ of what is free now.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from sysjobs.devices import Share
 from sysjobs.limits import Limits
@@ -107,6 +108,10 @@ class Plan:
         return self._holdings.all.fits(kind.amount)
 
     @property
+    def chosen(self) -> int:
+        return len(self._chosen)
+
+    @property
     def full(self) -> str | None:
         """Why none can start at all."""
         return self._rules.limits.full(len(self._holdings) + len(self._chosen))
@@ -125,7 +130,7 @@ class Plan:
 
 
 def _startable(
-    pending: Pending, plan: Plan, rules: Rules, chosen: Container[int] = ()
+    pending: Pending, plan: Plan, rules: Rules, chosen: Mapping[int, Sized] = MappingProxyType({})
 ) -> Iterator[tuple[int, Kind]]:
     """In turn, those that may start once there is room."""
     passed: Counter[int] = Counter()
@@ -145,20 +150,20 @@ def _end(entry: tuple[int, Grant]) -> int:
 
 def choose(
     pending: Pending, holdings: Holdings, rules: Rules, now: int, most: int
-) -> dict[int, tuple[Share, ...]]:
-    """The jobs that start now, `most` of them at most, and which devices each gets.
+) -> dict[int, list[tuple[Share, ...]]]:
+    """The jobs that start now, `most` of them at most, and which devices each gets; of an array, each task.
 
     `now` is in microseconds of CLOCK_MONOTONIC.
 
     One that asks for more than the node has by now, or whose user has enough, holds up nobody.
     """
-    chosen: dict[int, tuple[Share, ...]] = {}
+    chosen: dict[int, list[tuple[Share, ...]]] = {}
     plan = Plan(holdings, rules, now)
     head: Kind | None = None
     reserved: Reservation | None = None
     looks = rules.looks
     for job_id, kind in _startable(pending, plan, rules, chosen):
-        if len(chosen) == most or plan.full:
+        if plan.chosen == most or plan.full:
             break
         if head is not None:
             if not looks:
@@ -178,7 +183,7 @@ def choose(
                     continue
                 reserved = without
         plan.take(kind, grant)
-        chosen[job_id] = shares
+        chosen.setdefault(job_id, []).append(shares)
     return chosen
 
 

@@ -8,12 +8,12 @@ from heapq import heappop, heappush
 
 from sysjobs.conditions import Dependency, When
 from sysjobs.events import Eligible, Event, Unmet
-from sysjobs.jobs import Job, Outcome, Reason, Status
+from sysjobs.jobs import Job, Key, Outcome, Reason, Status
 from sysjobs.ports import StorageFailed
 from sysjobs.resources import format_duration
 
-LookUp = Callable[[int], Job | None]
-"""A job by its id; None: it is gone, or its record is damaged. Raises StorageFailed: nobody knows for now."""
+LookUp = Callable[[Key], Job | None]
+"""A job by its key; None: it is gone, or its record is damaged. Raises StorageFailed: nobody knows yet."""
 
 
 _SLACK = 1000
@@ -26,7 +26,7 @@ class Deferred:
         self._counts: Counter[int] = Counter()
         # What of its dependencies each still waits for, and so who waits for whom.
         self._open: dict[int, dict[Dependency, None]] = {}
-        self._behind: defaultdict[int, dict[int, None]] = defaultdict(dict)
+        self._behind: defaultdict[Key, dict[int, None]] = defaultdict(dict)
         # Until when they wait (microseconds since 1970).
         self._begin: list[tuple[int, int]] = []
         self._has_begun: set[int] = set()
@@ -62,7 +62,7 @@ class Deferred:
 
     def _wait_for(self, job_id: int, dependency: Dependency) -> None:
         self._open[job_id][dependency] = None
-        self._behind[dependency.job_id][job_id] = None
+        self._behind[dependency.on][job_id] = None
         self._touched.setdefault(job_id, {})[dependency] = None
 
     def discard(self, job_id: int) -> None:
@@ -75,24 +75,30 @@ class Deferred:
         self._stranded.pop(job_id, None)
         self._has_begun.discard(job_id)
         for dependency in self._open.pop(job_id):
-            self._leave(job_id, dependency.job_id)
+            self._leave(job_id, dependency.on)
         if len(self._begin) > 2 * len(self._jobs) + _SLACK:
             self._begin = sorted({entry for entry in self._begin if entry[1] in self._jobs})
 
-    def _leave(self, job_id: int, other_id: int) -> None:
+    def _leave(self, job_id: int, other: Key) -> None:
         """Have a job wait for another one no more."""
-        behind = self._behind[other_id]
+        behind = self._behind[other]
         behind.pop(job_id, None)
         if not behind:
-            del self._behind[other_id]
+            del self._behind[other]
 
-    def changed(self, job_id: int) -> None:
+    def changed(self, key: Key) -> None:
         """Whoever waits for this job is to be looked at."""
-        for behind in self._behind.get(job_id, ()):
-            self._touched.setdefault(behind, {}).update(self._open_on(behind, job_id))
+        for behind in self._behind.get(key, ()):
+            self._touched.setdefault(behind, {}).update(self._open_on(behind, key))
 
-    def _open_on(self, job_id: int, other_id: int) -> dict[Dependency, None]:
-        return {each: None for when in When if (each := Dependency(when, other_id)) in self._open[job_id]}
+    def given_up(self, array_id: int) -> None:
+        """Whoever waits for single tasks of this array is to be looked at."""
+        for key in [key for key in self._behind if isinstance(key, tuple) and key[0] == array_id]:
+            self.changed(key)
+
+    def _open_on(self, job_id: int, key: Key) -> dict[Dependency, None]:
+        on = key if isinstance(key, tuple) else (key, None)
+        return {each: None for when in When if (each := Dependency(when, *on)) in self._open[job_id]}
 
     def is_stranded(self, job_id: int) -> bool:
         return job_id in self._stranded
@@ -115,12 +121,12 @@ class Deferred:
         for job_id, dependencies in self._unread.items():
             self._touched.setdefault(job_id, {}).update(dependencies)
         self._unread.clear()
-        ended: dict[int, Job] = {}
+        ended: dict[Key, Job] = {}
 
-        def look_up_once(other_id: int) -> Job | None:
+        def look_up_once(key: Key) -> Job | None:
             """Many may wait for one; what has ended stays as it is."""
-            if (other := ended.get(other_id) or look_up(other_id)) is not None and other.status.terminal:
-                ended[other_id] = other
+            if (other := ended.get(key) or look_up(key)) is not None and other.status.terminal:
+                ended[key] = other
             return other
 
         while self._touched:
@@ -141,7 +147,7 @@ class Deferred:
         looking = list(dependencies)
         for dependency in looking:
             try:
-                other = look_up(dependency.job_id)
+                other = look_up(dependency.on)
             except StorageFailed:
                 self._unread.setdefault(job_id, {})[dependency] = None
                 continue
@@ -151,8 +157,8 @@ class Deferred:
             if not met:
                 continue
             self._open[job_id].pop(dependency, None)
-            if not self._open_on(job_id, other.id):
-                self._leave(job_id, other.id)
+            if not self._open_on(job_id, dependency.on):
+                self._leave(job_id, dependency.on)
             if dependency.when is When.SINGLETON and other.started_at is None:
                 # It stood for those before it, some of which may not have ended.
                 before = [each for each in other.conditions.dependencies if each.when is When.SINGLETON]
@@ -179,12 +185,12 @@ class Deferred:
         if job.hold is not None:
             by = "its owner" if job.hold.uid == job.uid else job.hold.user
             who = "root's " if job.hold.uid == 0 else ""
-            return Reason("held", f"Held by {by}; {who}`sysjobs release {job.id}` lets it go on.")
+            return Reason("held", f"Held by {by}; {who}`sysjobs release {job.label}` lets it go on.")
         if (never := self._stranded.get(job.id)) is not None:
             text = f"{never.text} `sysjobs release {job.id}` lets it start all the same."
             return Reason("unmet-dependency", text)
         if (dependency := next(iter(self._open.get(job.id, ())), None)) is not None:
-            return Reason("dependency", f"Waits for job {dependency.job_id} to {_TO[dependency.when]}.")
+            return Reason("dependency", f"Waits for job {dependency.label} to {_TO[dependency.when]}.")
         if (begin_at := job.conditions.begin_at) is not None and begin_at > now:
             return Reason("begin", f"Is to begin in {format_duration((begin_at - now) / 1_000_000)}.")
         return Reason("eligible", "Is about to wait for its turn.")
@@ -216,5 +222,5 @@ def is_met(dependency: Dependency, other: Job | None) -> bool | None:
 
 def _unmet(dependency: Dependency, other: Job | None) -> Reason:
     how = "is gone, or can't be read" if other is None else f"ended as {other.status}"
-    text = f"Was to start after job {dependency.job_id} ({dependency.when}), which {how}."
+    text = f"Was to start after job {dependency.label} ({dependency.when}), which {how}."
     return Reason("dependency", text)

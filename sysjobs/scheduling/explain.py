@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sysjobs.devices import WHOLE, format_gpus, is_model
 from sysjobs.errors import Refused
-from sysjobs.jobs import Job, Reason
+from sysjobs.jobs import Array, Job, Reason
 from sysjobs.resources import Amount, format_cpus, format_duration, format_memory
 from sysjobs.scheduling.backfill import Outlook, Plan, Rules
 from sysjobs.scheduling.holdings import Holdings
@@ -38,6 +38,14 @@ def why_waiting(job: Job, seen: Outlook, holdings: Holdings, rules: Rules, now: 
         return Reason("resources", f"{lacks} Job {seen.head}, the head of the queue, goes before it.")
     when = f", which can start in {soon} at the latest" if soon else ""
     return Reason("resources", f"Waits behind job {seen.head}, the head of the queue{when}.")
+
+
+def why_no_task_starts(job: Job, array: Array) -> Reason:
+    """What an array waits for that has no task that may start."""
+    if array.waiting:
+        text = f"{array.live} of its tasks are at work, and no more than {array.limit} may be at a time."
+        return Reason("array-limit", text)
+    return Reason("held", f"Its other tasks are held; `sysjobs release {job.label}` lets them go on.")
 
 
 def _lacks(asked: Amount, free: Pool, whole: Pool) -> Iterator[str]:

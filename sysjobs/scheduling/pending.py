@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sized
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from types import MappingProxyType
 
 from sysjobs.jobs import Job
 from sysjobs.resources import Amount
@@ -106,17 +107,24 @@ class Pending:
         # The first of each of a user's lines, in order.
         self._firsts: dict[int, list[Turn]] = {}
         self._counts: Counter[int] = Counter()
+        # How many tasks of an array may start; of all others there is one.
+        self._tasks: dict[int, int] = {}
 
     def __len__(self) -> int:
         return len(self._of)
 
+    def __contains__(self, job_id: int) -> bool:
+        return job_id in self._of
+
     def in_turn(
         self,
-        taken: Container[int] = (),
+        taken: Mapping[int, Sized] = MappingProxyType({}),
         share: Callable[[int], float] = alike,
         without: Container[int] = (),
     ) -> Iterator[tuple[int, Kind]]:
         """Each line's first, in order; and after one that is `taken` by the time, the next of its line.
+
+        An array comes again as long as it has tasks that aren't taken; `taken` has as many as are of each.
 
         Of the same priority, those go first whose user's `share` is smaller. It may grow as jobs are taken.
         Users that are in `without` by the time are left out.
@@ -139,11 +147,18 @@ class Pending:
                 offer(line.turn(job_id), others)
                 continue
             offer(next(others, None), others)
+            before = len(taken.get(job_id, ()))
             yield job_id, line.kind
-            if job_id in taken and (after := line.after(job_id)) is not None:
+            if (by_now := len(taken.get(job_id, ()))) == before:
+                continue
+            if by_now < self._tasks.get(job_id, 1):
+                offer(line.turn(job_id), iter(()))
+            elif (after := line.after(job_id)) is not None:
                 offer(line.turn(after), iter(()))
 
     def add(self, job: Job) -> None:
+        if job.array is not None:
+            self._tasks[job.id] = job.array.startable
         if job.id in self._of:
             return
         kind = kind_of(job)
@@ -164,6 +179,7 @@ class Pending:
         line = self._of.get(job_id)
         if line is None:
             return
+        self._tasks.pop(job_id, None)
         uid = line.kind.uid
         was_first = line.first() == job_id
         del self._of[job_id]

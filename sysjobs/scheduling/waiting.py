@@ -84,7 +84,10 @@ class Waiting:
             return
         self._deferred.discard(job.id)
         self._jobs[job.id] = job
-        self._pending.add(job)
+        if job.array is None or job.array.startable:
+            self._pending.add(job)
+        else:
+            self._pending.remove(job.id)
         self._seen = None
 
     def discard(self, job: Job) -> None:
@@ -100,7 +103,11 @@ class Waiting:
 
     def changed(self, job: Job) -> None:
         """A job has another status, which others may wait for."""
-        self._deferred.changed(job.id)
+        self._deferred.changed(job.key)
+
+    def given_up(self, job: Job) -> None:
+        """Some tasks of an array won't have a turn, which others may wait for."""
+        self._deferred.given_up(job.id)
 
     def verdicts(self, look_up: LookUp) -> Iterator[tuple[Job, Event]]:
         """Deferred jobs that something is to become of now."""
@@ -145,9 +152,10 @@ class Waiting:
         if shares and (short := self._room.to_start()) is not None:
             self.postpone(Reason("no-room", f"{short} Jobs start once there is room."))
             return []
-        chosen = [(self._jobs[job_id], got) for job_id, got in shares.items()]
+        chosen = [(self._jobs[job_id], got) for job_id, each in shares.items() for got in each]
         for job, _ in chosen:
-            self.discard(job)
+            if job.array is None:
+                self.discard(job)
         return chosen
 
     def postpone(self, obstacle: Reason) -> None:
@@ -168,14 +176,18 @@ class Waiting:
 
         Where users have shares, those decide.
         """
-        if job.id not in self._jobs or self.rules.shares is not None:
+        waits = job.waits and job.status is not Status.INIT
+        if not waits or job.id not in self._pending or self.rules.shares is not None:
             return None
         return self._pending.position(job.id), len(self._pending)
 
     def why(self, job: Job, holdings: Holdings) -> Reason:
-        """What one of them waits for."""
-        if job.status is Status.INIT:
-            return self._deferred.why(job, self._clock.now())
+        """What one of them waits for; a task that has no id of its own yet waits for what its array does."""
+        stands = self._jobs.get(job.id) or self._deferred.get(job.id) or job
+        if job.hold is not None or stands.status is Status.INIT:
+            return self._deferred.why(job if job.hold is not None else stands, self._clock.now())
+        if stands.array is not None and not stands.array.startable:
+            return explain.why_no_task_starts(stands, stands.array)
         if self.drain is not None:
             return self.drain.why()
         if self.obstacle is not None and holdings.all.fits(job.amount):

@@ -9,17 +9,21 @@ import sys
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 
 from sysjobs.conditions import dump_dependencies
+from sysjobs.indices import Indices
 from sysjobs.jobs import UNFINISHED, Job, Status
 from sysjobs.payload import NewJob, Payload, dump_payload
 from sysjobs.ports import RowDamaged, RowRefused
 from sysjobs.resources import dump_others
 from sysjobs.scheduling.fairshare import Use
 from sysjobs.store import reserve, rows
+from sysjobs.store.arrays import dump_spec, dump_state
 from sysjobs.store.database import connect, queries
 from sysjobs.store.sums import Sums, sums
+from sysjobs.tasks import task_of
 
 _SQL = queries()
 
@@ -30,12 +34,22 @@ FILL_EVERY = 16
 """Jobs that are added between two looks at the reserve."""
 
 
+class Kind(Enum):
+    """Which of jobs, arrays and tasks of arrays."""
+
+    ALL = "all"
+    JOBS = "those that were submitted"
+    ARRAYS = "arrays"
+    UNITS = "those that run"
+
+
 @dataclass(frozen=True, slots=True)
 class Filter:
     """Which jobs `Store.find` gives: newest `limit` (0: all) of those that match everything set here."""
 
     uid: int | None = None
     ids: Sequence[range] | None = None
+    kind: Kind = Kind.ALL
     statuses: Sequence[Status] | None = None
     limit: int = 0
 
@@ -129,6 +143,8 @@ class Store:
             "held_uid": new.hold and new.hold.uid,
             "held_user": new.hold and new.hold.user,
             "status": new.status.value,
+            "array_spec": new.array and dump_spec(new.array),
+            "array_state": new.array and dump_state(new.array),
         }
         (job_id,) = self._db.execute(_SQL["add_job"], row).fetchone()
         return Job(
@@ -147,8 +163,22 @@ class Store:
             hold=new.hold,
             hard_cpus=new.hard_cpus,
             notice=new.notice,
+            array=new.array,
             status=new.status,
         )
+
+    def add_task(self, array: Job, index: int) -> Job:
+        """The row of one of its tasks, which has its turn."""
+        self._begin()
+        self._added += 1
+        (job_id,) = self._db.execute(_SQL["add_task"], {"id": array.id, "task": index}).fetchone()
+        return task_of(array, index, job_id)
+
+    def find_tasks(self, array_id: int, indices: Indices) -> dict[int, int]:
+        """The ids of those tasks that had their turn, by their indices, in order of these."""
+        ranges = json.dumps(_merged([range(each[0], each[-1] + 1) for each in indices.ranges]))
+        found = dict(self._db.execute(_SQL["tasks"], {"id": array_id, "ranges": ranges}))
+        return {index: found[index] for index in sorted(found) if indices.place(index) is not None}
 
     def _environment(self, environment: Iterable[bytes] | None) -> int | None:
         if environment is None:
@@ -278,6 +308,16 @@ def _source(wanted: Filter) -> tuple[str, list[object]]:
     if wanted.uid is not None:
         terms.append("uid = ?")
         values.append(wanted.uid)
+    if wanted.kind is Kind.JOBS:
+        # An array may have a million tasks, which are passed over by an index.
+        terms.append("array_id IS NULL")
+        if wanted.ids is None:
+            source = f"jobs INDEXED BY {'jobs_task' if wanted.uid is None else 'jobs_of_user'}"
+            terms.append("task IS NULL")
+    if wanted.kind is Kind.ARRAYS:
+        terms.append("array_spec IS NOT NULL")
+    if wanted.kind is Kind.UNITS:
+        terms.append("array_spec IS NULL")
     if wanted.statuses is not None:
         if set(wanted.statuses) <= set(UNFINISHED):
             # Said in the index's own words, so that SQLite uses it however many jobs have ended.

@@ -12,7 +12,7 @@ from pathlib import Path
 from sysjobs import __version__
 from sysjobs.errors import StoreError
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 _PACKAGE = files("sysjobs.store")
 

@@ -11,12 +11,25 @@ SELECT id FROM jobs WHERE uid = :uid AND key = :key
 INSERT INTO jobs (
     uid, gid, user, name, key, payload, environment_id, cpus, memory, has_setup, time_limit, grace,
     submitted_at, priority, begin_at, dependencies, held_uid, held_user, status,
-    gpus, gpu_model, others, hard_cpus, notice_signal, notice_before
+    gpus, gpu_model, others, hard_cpus, notice_signal, notice_before, array_spec, array_state
 ) VALUES (
     :uid, :gid, :user, :name, :key, :payload, :environment_id, :cpus, :memory, :has_setup, :time_limit, :grace,
     :submitted_at, :priority, :begin_at, :dependencies, :held_uid, :held_user, :status,
-    :gpus, :gpu_model, :others, :hard_cpus, :notice_signal, :notice_before
+    :gpus, :gpu_model, :others, :hard_cpus, :notice_signal, :notice_before, :array_spec, :array_state
 ) RETURNING id
+
+-- name: add_task
+INSERT INTO jobs (
+    uid, gid, user, name, payload, cpus, memory, has_setup, time_limit, grace, submitted_at, priority, status,
+    gpus, gpu_model, others, hard_cpus, notice_signal, notice_before, array_id, task
+) SELECT
+    uid, gid, user, name, 'null', cpus, memory, has_setup, time_limit, grace, submitted_at, priority, 'PENDING',
+    gpus, gpu_model, others, hard_cpus, notice_signal, notice_before, id, :task
+FROM jobs WHERE id = :id RETURNING id
+
+-- name: tasks
+SELECT jobs.task, jobs.id FROM json_each(:ranges) AS wanted CROSS JOIN jobs
+ON array_id = :id AND task BETWEEN wanted.value ->> 0 AND wanted.value ->> 1
 
 -- name: begin_ids
 INSERT INTO sqlite_sequence (name, seq)
@@ -38,11 +51,17 @@ UPDATE jobs SET
     cancel_at = :cancel_at, cancel_grace = :cancel_grace, timed_out = :timed_out, kill_at = :kill_at,
     peak_memory = :peak_memory, cpu_time = :cpu_time, io_read = :io_read, io_written = :io_written, held_uid = :held_uid, held_user = :held_user, dependencies = :dependencies, devices = :devices, noticed = :noticed,
     sent_signal = :sent_signal, sent_user = :sent_user, sent_at = :sent_at, sent_everybody = :sent_everybody,
-    sent_due = :sent_due
+    sent_due = :sent_due, array_state = :array_state
 WHERE id = :id
 
 -- name: payload
-SELECT payload, environment_id, data FROM jobs LEFT JOIN environments ON environments.id = environment_id WHERE jobs.id = :id
+SELECT jobs.id, jobs.payload, jobs.environment_id, data, own.task, jobs.array_spec
+FROM jobs AS own JOIN jobs ON jobs.id = coalesce(own.array_id, own.id)
+LEFT JOIN environments ON environments.id = jobs.environment_id WHERE own.id = :id
+
+-- name: own_payload
+SELECT payload, environment_id, data, NULL AS task
+FROM jobs LEFT JOIN environments ON environments.id = environment_id WHERE jobs.id = :id
 
 -- name: job
 SELECT * FROM jobs WHERE id = :id
@@ -53,6 +72,7 @@ SELECT jobs.* FROM json_each(:ids) AS wanted CROSS JOIN jobs ON jobs.id = wanted
 -- name: uses
 SELECT uid, cpus, started_at, ended_at FROM jobs
 WHERE id > (SELECT coalesce(max(id), 0) - :jobs FROM jobs) AND started_at IS NOT NULL AND cpus > 0
+    AND array_spec IS NULL
 
 -- name: unfinished
 SELECT * FROM jobs WHERE status IN ('INIT', 'PENDING', 'SETTING_UP', 'RUNNING') ORDER BY id
@@ -64,5 +84,5 @@ SELECT :key, count(*), sum(status = 'SUCCEEDED'), sum(status LIKE 'FAILED%'), su
     total((coalesce(started_at, ended_at) - submitted_at) / 1e6), max(peak_memory)
 FROM jobs
 WHERE id BETWEEN :first AND :last AND ended_at >= :since AND (:until IS NULL OR ended_at < :until)
-    AND (:uid IS NULL OR uid = :uid)
+    AND (:uid IS NULL OR uid = :uid) AND array_spec IS NULL
 GROUP BY 1

@@ -110,7 +110,8 @@ def _copy_jobs(
             if row is None:
                 return
             rows.job(row)
-            payload(job_id, old.execute(_SQL["payload"], {"id": job_id}).fetchone())
+            if "task" not in row.keys() or row["task"] is None:  # noqa: SIM118 - a row's values else
+                payload(job_id, old.execute(_SQL["own_payload"], {"id": job_id}).fetchone())
             _copy_job(old, new, row)
             done.saved += 1
         except (sqlite3.DatabaseError, RowDamaged) as error:

@@ -7,10 +7,11 @@ from typing import Any
 
 from sysjobs.conditions import Conditions, Hold, dump_dependencies, load_dependencies
 from sysjobs.devices import dump_shares, load_shares
-from sysjobs.jobs import Cancellation, Exit, Job, Notice, Reason, Sent, Status, Usage
-from sysjobs.payload import Payload, load_payload
+from sysjobs.jobs import Cancellation, Exit, Job, Notice, Reason, Sent, Status, Task, Usage
+from sysjobs.payload import Payload, load_payload, payload_of_task
 from sysjobs.ports import RowDamaged
 from sysjobs.resources import Amount, load_others
+from sysjobs.store.arrays import dump_state, load_array, load_spec
 
 _TYPES: dict[str, type] = {"INTEGER": int, "TEXT": str, "REAL": float, "BLOB": bytes}
 
@@ -61,6 +62,8 @@ _TOGETHER = (
     ("held_uid", "held_user"),
     ("notice_signal", "notice_before"),
     ("sent_signal", "sent_user", "sent_at"),
+    ("array_spec", "array_state"),
+    ("array_id", "task"),
 )
 
 
@@ -122,6 +125,8 @@ def _job(row: dict[str, Any]) -> Job:
             bool(row["sent_due"]),
         ),
         kill_at=row["kill_at"],
+        array=load_array(row.get("array_spec"), row.get("array_state")),
+        task=None if row.get("array_id") is None else Task(row["array_id"], row["task"]),
     )
 
 
@@ -136,7 +141,11 @@ def payload(job_id: int, row: sqlite3.Row | None) -> Payload:
             raise ValueError("it is gone")
         if row["data"] is None and row["environment_id"] is not None:
             raise ValueError("its environment is gone")
-        return load_payload(row["payload"], row["data"])
+        found = load_payload(row["payload"], row["data"])
+        if row["task"] is None:
+            return found
+        indices, params = load_spec(row["array_spec"])
+        return payload_of_task(found, row["id"], indices, params, row["task"])
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise RowDamaged(job_id, f"what it runs can't be read ({error})") from None
 
@@ -189,4 +198,5 @@ def changeable(job: Job) -> dict[str, object]:
         "dependencies": dump_dependencies(job.conditions.dependencies),
         "held_uid": job.hold and job.hold.uid,
         "held_user": job.hold and job.hold.user,
+        "array_state": job.array and dump_state(job.array),
     }

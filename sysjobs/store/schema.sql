@@ -83,6 +83,12 @@ CREATE TABLE jobs (
     sent_at INTEGER CHECK ((sent_at IS NULL) = (sent_signal IS NULL)),
     sent_everybody INTEGER NOT NULL DEFAULT 0 CHECK (sent_everybody IN (0, 1)),
     sent_due INTEGER NOT NULL DEFAULT 0 CHECK (sent_due IN (0, 1)),
+    -- An array: which tasks it has and what their parameters are, and how far they are, as JSON (store/arrays.py).
+    array_spec TEXT CHECK (array_spec IS NULL OR json_valid(array_spec)),
+    array_state TEXT CHECK ((array_state IS NULL) = (array_spec IS NULL)),
+    -- A task: of which array, and its index there. What it runs is in its array's row.
+    array_id INTEGER,
+    task INTEGER CHECK ((task IS NULL) = (array_id IS NULL)),
 
     CHECK ((reason_code IS NULL) = (reason IS NULL)),
     CHECK ((ended_at IS NOT NULL) = (status NOT IN ('INIT', 'PENDING', 'SETTING_UP', 'RUNNING'))),
@@ -107,4 +113,5 @@ CREATE TABLE jobs (
 CREATE UNIQUE INDEX jobs_key ON jobs (uid, key) WHERE key IS NOT NULL;
 CREATE UNIQUE INDEX jobs_invocation ON jobs (invocation_id) WHERE invocation_id IS NOT NULL;
 CREATE INDEX jobs_unfinished ON jobs (id) WHERE status IN ('INIT', 'PENDING', 'SETTING_UP', 'RUNNING');
-CREATE INDEX jobs_of_user ON jobs (uid, id);
+CREATE INDEX jobs_of_user ON jobs (uid, id) WHERE array_id IS NULL;
+CREATE UNIQUE INDEX jobs_task ON jobs (array_id, task);
