@@ -138,7 +138,7 @@ class TaskEnded:
 
 @dataclass(frozen=True, slots=True)
 class TasksCounted:
-    """So many of an array's tasks had their turn and haven't ended."""
+    """So many of an array's tasks had their turn and haven't ended. Of others the records are gone."""
 
     at: int
     live: int

@@ -143,7 +143,7 @@ class Array:
 
     A task that has its turn becomes a job of its own, which names its array (`Job.task`). So an array costs
     what runs of it, not what it has. `limit` is how many run at a time at most. Of those that had their turn
-    `ended` is how many ended in which way, and `live` how many haven't.
+    `ended` is how many ended in which way.
     """
 
     indices: Indices
@@ -153,7 +153,11 @@ class Array:
     held: tuple[tuple[Places, Hold], ...] = ()
     cancelled: tuple[tuple[Places, Cancellation], ...] = ()
     ended: tuple[tuple[Status, int], ...] = ()
-    live: int = 0
+
+    @property
+    def live(self) -> int:
+        """How many had their turn and haven't ended."""
+        return len(self.indices) - len(self.unstarted) - sum(self.counts().values())
 
     @property
     def startable(self) -> int:
@@ -178,13 +182,13 @@ class Array:
 
     def launch(self) -> Array:
         """The first that waits has its turn."""
-        return replace(self, waiting=self.waiting.without_first(), live=self.live + 1)
+        return replace(self, waiting=self.waiting.without_first())
 
-    def end(self, status: Status) -> Array:
-        """One that had its turn has ended."""
+    def end(self, status: Status, count: int = 1) -> Array:
+        """One that had its turn has ended, or so many."""
         counts = dict(self.ended)
-        counts[status] = counts.get(status, 0) + 1
-        return replace(self, ended=tuple(counts.items()), live=max(self.live - 1, 0))
+        counts[status] = counts.get(status, 0) + count
+        return replace(self, ended=tuple(counts.items()))
 
     def hold(self, places: Places, hold: Hold) -> Array:
         """What root holds stays root's."""

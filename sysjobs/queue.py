@@ -8,6 +8,7 @@ processes or units are still there; all others are on disk alone.
 from __future__ import annotations
 
 import logging
+from collections import ChainMap
 from collections.abc import Callable
 
 from sysjobs.batch import Batch, Reply
@@ -319,12 +320,11 @@ class Queue:
 
     def find(self, key: Key) -> Job | None:
         """A job as it is by now; None if there is none. Raises RowDamaged, or what the database raises."""
-        return find(key, self.jobs, self._tasks, self._storage)
+        return find(key, ChainMap(self.batch.changed, self.jobs), self._tasks, self._storage)
 
     def _look_up(self, key: Key) -> Job | None:
         try:
-            known = self.batch.changed.get(key) if isinstance(key, int) else None
-            return known or self.find(key)
+            return self.find(key)
         except RowDamaged:
             return None
         except self._storage.failure as error:

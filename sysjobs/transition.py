@@ -125,7 +125,11 @@ def _array(job: Job, array: Array, event: Event) -> Job:
         case TaskEnded(at=at, status=status):
             return _with(job, array.end(status), at)
         case TasksCounted(at=at, live=live):
-            return _with(job, replace(array, live=live), at)
+            return (
+                _with(job, array.end(Status.FAILED_DRIVER, array.live - live), at)
+                if live < array.live
+                else job
+            )
         case TasksCancelled(places=places, cancellation=cancellation):
             return _with(job, array.without(places, cancellation), cancellation.at)
         case TasksHeld(places=places, hold=hold):

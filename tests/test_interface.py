@@ -307,7 +307,6 @@ ARRAY = replace(
         ((Places((range(5, 6),)), Hold(0, "root")),),
         ((Places((range(6, 7),)), Cancellation(0, "root", "", 7, 1.0)),),
         ((Status.SUCCEEDED, 2),),
-        3,
     ),
 )
 JOBS = [*map(queued, Status), DEFERRED, ENDED, ARRAY, *(without_turn(ARRAY, place) for place in (5, 6, 7))]

@@ -17,7 +17,6 @@ def dump_spec(array: Array) -> str:
 
 
 def dump_state(array: Array) -> str:
-    """All but `live`, which the tasks' own rows tell."""
     state = {
         "waiting": array.waiting.dump(),
         "limit": array.limit,
@@ -71,6 +70,6 @@ def _array(indices: Indices, params: tuple[Param, ...], state: dict[str, Any]) -
     for places, _ in array.cancelled:
         known |= places
     numbers = [count for _, count in array.ended] + ([] if limit is None else [limit])
-    if known - within or not all(type(number) is int and number > 0 for number in numbers):
+    if known - within or array.live < 0 or not all(type(number) is int and number > 0 for number in numbers):
         raise ValueError(state)
     return array

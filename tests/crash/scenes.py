@@ -69,7 +69,8 @@ class Scene:
     def job(self, text: str, *ends: End, **options: object) -> int:
         """Submit a job that must end in one of these ways."""
         options = {"cpus": 0, "workdir": self.path} | options
-        text = f"echo >>{self.path}/begun.$SYSJOBS_JOB_ID; {text}"
+        whose = "${SYSJOBS_ARRAY_JOB_ID-$SYSJOBS_JOB_ID}"
+        text = f"echo >>{self.path}/begun.{whose}; {text}"
         job_id = self._client.submit(shell=text, **options)  # type: ignore[arg-type]
         self._ends[job_id] = ends
         return job_id
@@ -236,6 +237,20 @@ def runs_out_of_time(scene: Scene) -> None:
     scene.job("exec sleep 1000", *ends, time=0.2)
 
 
+def are_tasks_of_an_array(scene: Scene) -> None:
+    """Two at a time; each runs once, whatever is remembered of which had its turn."""
+    fails = End("FAILED", begun=3)
+    scene.job("exit $((SYSJOBS_ARRAY_TASK_ID / 2))", fails, array="0-2%2", cpus=0, name="tasks")
+
+
+def are_tasks_that_are_given_up(scene: Scene) -> None:
+    array = scene.job(
+        f"touch {scene.path}/up; exec sleep 1000", End("CANCELLED", begun=1), array="0-9%1", cpus=0
+    )
+    scene.until("up")
+    assert scene.cancel(array, grace=30) in ("cancelling", "ended")
+
+
 def come_all_at_once(scene: Scene) -> None:
     stays = scene.job(f"touch {scene.path}/up; exec sleep 1000", End("CANCELLED", None, 15))
     for text, end in (
@@ -268,5 +283,7 @@ SCENES: tuple[Act, ...] = (
     is_held_and_released,
     is_sent_a_signal,
     runs_out_of_time,
+    are_tasks_of_an_array,
+    are_tasks_that_are_given_up,
     come_all_at_once,
 )
