@@ -125,11 +125,8 @@ def _array(job: Job, array: Array, event: Event) -> Job:
         case TaskEnded(at=at, status=status):
             return _with(job, array.end(status), at)
         case TasksCounted(at=at, live=live):
-            return (
-                _with(job, array.end(Status.FAILED_DRIVER, array.live - live), at)
-                if live < array.live
-                else job
-            )
+            lost = array.live - live
+            return _with(job, array.end(Status.FAILED_DRIVER, lost), at) if lost > 0 else job
         case TasksCancelled(places=places, cancellation=cancellation):
             return _with(job, array.without(places, cancellation), cancellation.at)
         case TasksHeld(places=places, hold=hold):
