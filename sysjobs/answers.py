@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, TypeVar
 
+from sysjobs.answer_parts import ArrayView, AttemptView, DeviceShare
 from sysjobs.fields import Fields
 from sysjobs.jobs import TERMINAL
 
@@ -90,50 +91,6 @@ class JobView:
 
 
 @dataclass(frozen=True, slots=True)
-class ArrayView:
-    """The tasks of an array: which there are, wait and are held (as texts such as '3-99'), and how many run.
-
-    `limit` is how many may run at a time; `ended` has how many ended in which way.
-    """
-
-    indices: str
-    count: int
-    limit: int | None
-    waiting: str | None
-    held: str | None
-    running: int
-    ended: dict[str, int]
-
-    @classmethod
-    def from_wire(cls, raw: object) -> ArrayView:
-        get = Fields(raw)
-        return cls(
-            indices=get.text("indices"),
-            count=get.integer("count"),
-            limit=get.integer_or_none("limit"),
-            waiting=get.text_or_none("waiting"),
-            held=get.text_or_none("held"),
-            running=get.integer("running"),
-            ended=get.counts("ended"),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceShare:
-    """What a job has of a device: all of it, 1, or less."""
-
-    name: str
-    share: float
-    model: str | None
-    uuid: str | None
-
-    @classmethod
-    def from_wire(cls, raw: object) -> DeviceShare:
-        get = Fields(raw)
-        return cls(get.text("name"), get.number("share"), get.text_or_none("model"), get.text_or_none("uuid"))
-
-
-@dataclass(frozen=True, slots=True)
 class JobDetails:
     """A job with all that is known of it. What belongs to the submitter alone is None for others."""
 
@@ -166,6 +123,9 @@ class JobDetails:
     sent_signal: int | None
     sent_by: str | None
     sent_at: int | None
+    # Such as '3 times after any failure, first in 1s'; and the attempts before this one.
+    retry: str | None
+    attempts: list[AttemptView]
 
     @classmethod
     def from_wire(cls, raw: object) -> JobDetails:
@@ -200,6 +160,8 @@ class JobDetails:
             sent_signal=get.integer_or_none("sent_signal"),
             sent_by=get.text_or_none("sent_by"),
             sent_at=get.integer_or_none("sent_at"),
+            retry=get.text_or_none("retry"),
+            attempts=[AttemptView.from_wire(each) for each in get.values.get("attempts") or ()],
         )
 
 
@@ -207,8 +169,8 @@ class JobDetails:
 class ChangeResult:
     """What became of one job, or of tasks of an array (`label`: '42', '42_7', '42_[3-9]').
 
-    `outcome` is cancelled, cancelling, held, released, signalled, set, not_held, held_by_root, no_array,
-    waits, sets_up, started, ended or denied.
+    `outcome` is cancelled, cancelling, requeued, held, released, signalled, set, not_held, held_by_root,
+    no_array, unstarted, too_often, waits, sets_up, started, ended or denied.
     """
 
     id: int

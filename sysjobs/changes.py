@@ -12,6 +12,7 @@ from sysjobs.events import (
     Held,
     LimitChanged,
     Released,
+    RequeueRequested,
     SignalWanted,
     TasksCancelled,
     TasksHeld,
@@ -31,6 +32,7 @@ from sysjobs.store import Store
 from sysjobs.views import short
 
 MAX_CHANGED = 100_000
+MAX_ATTEMPTS = 1000
 
 Changed = tuple[Job, str]
 """A job after a wish, and what became of that."""
@@ -47,6 +49,7 @@ class Changes:
             "io.sysjobs.Cancel": self.cancel,
             "io.sysjobs.Hold": self.hold,
             "io.sysjobs.Release": self.release,
+            "io.sysjobs.Requeue": self.requeue,
             "io.sysjobs.Signal": self.signal,
             "io.sysjobs.Set": self.set,
         }
@@ -67,13 +70,7 @@ class Changes:
         reason = params.reason("reason")
 
         def wish(job: Job) -> CancelRequested:
-            cancellation = Cancellation(
-                uid=peer.uid, user=_name(peer), reason=reason, at=self.clock.now(),
-                grace=job.grace if seconds is None else seconds,
-            )  # fmt: skip
-            return CancelRequested(
-                cancellation, self.clock.monotonic() + round(cancellation.grace * 1_000_000)
-            )
+            return CancelRequested(*self._wish(peer, job, reason, seconds))
 
         def act(job: Job) -> Changed:
             job = self.queue.change(job, wish(job))
@@ -155,6 +152,36 @@ class Changes:
 
         self._change_named(exchange, ids, act, lambda job, places: (job, "no_array"))
 
+    def requeue(self, exchange: Exchange, call: Call) -> None:
+        params = Params(call.parameters, frozenset(("ids", "reason", "grace")))
+        ids, peer, grace = _needed(bounded(params.texts("ids"))), exchange.peer, params.amount("grace")
+        seconds = None if grace is None else parse_duration(grace, "--grace")
+        reason = params.reason("reason")
+
+        def act(job: Job) -> Changed:
+            if job.array is not None:
+                reached = [act(task)[1] for task in self.queue.tasks_of(job)]
+                return job, "requeued" if "requeued" in reached else next(iter(reached), "unstarted")
+            if job.waits:
+                return job, "unstarted"
+            if job.attempt >= MAX_ATTEMPTS:
+                return job, "too_often"
+            if job.cancellation is not None:
+                return job, "cancelling"
+            return self.queue.change(
+                job, RequeueRequested(*self._wish(peer, job, reason, seconds))
+            ), "requeued"
+
+        self._change_named(exchange, ids, act, lambda job, places: (job, "unstarted"))
+
+    def _wish(self, peer: Peer, job: Job, reason: str, grace: float | None) -> tuple[Cancellation, int]:
+        """That a job ends, and when SIGKILL follows."""
+        wish = Cancellation(
+            uid=peer.uid, user=_name(peer), reason=reason, at=self.clock.now(),
+            grace=job.grace if grace is None else grace,
+        )  # fmt: skip
+        return wish, self.clock.monotonic() + round(wish.grace * 1_000_000)
+
     def signal(self, exchange: Exchange, call: Call) -> None:
         params = Params(call.parameters, frozenset(("ids", "signal", "everybody")))
         ids, name = _needed(bounded(params.texts("ids"))), params.required_text("signal")
@@ -170,7 +197,7 @@ class Changes:
             if job.array is not None:
                 reached = [act(task)[1] for task in self.queue.tasks_of(job)]
                 return job, "signalled" if "signalled" in reached else next(iter(reached), "waits")
-            if job.waits:
+            if job.waits or job.over:
                 return job, "waits"
             if job.status is Status.SETTING_UP and not sent.everybody:
                 return job, "sets_up"

@@ -69,6 +69,9 @@ class Client(Caller):
         singleton: bool = False,
         array: str | None = None,
         params: Mapping[str, Text] | None = None,
+        retries: int | None = None,
+        retry_delay: str | float | None = None,
+        retry_on: Iterable[str | int] = (),
         export: bool = True,
         key: str | None = None,
     ) -> int:
@@ -77,8 +80,9 @@ class Client(Caller):
         The job gets this process's directory, umask, soft limits and, unless `export` is false, environment;
         `env` adds variables. It waits until it is released (`hold`), until a time (`begin`), until other jobs
         have begun (`after`), or ended well, in any way, or otherwise. `array` ("0-99%10") makes it many
-        tasks, `params` ({"lr": "0.1,0.01", "seed": "1-5"}) one for each combination of their values. Two
-        calls with the same `key` make one job. What of it this node can't enforce is in `warnings` then.
+        tasks, `params` ({"lr": "0.1,0.01", "seed": "1-5"}) one for each combination of their values. After a
+        failure it begins again, `retries` times at most, where the exit code or the cause is in `retry_on`.
+        Two calls with the same `key` make one job. What of it this node can't enforce is in `warnings` then.
         """
         spec: dict[str, object] = {
             "command": None if command is None else [wire_text(argument) for argument in command],
@@ -104,6 +108,9 @@ class Client(Caller):
             "afternotok": [str(job) for job in afternotok] or None,
             "singleton": singleton or None,
             "array": array,
+            "retries": retries,
+            "retry_delay": None if retry_delay is None else str(retry_delay),
+            "retry_on": [str(each) for each in retry_on] or None,
             "params": [wire_text(_param(*param)) for param in (params or {}).items()] or None,
         }
         reply = self._call(
@@ -182,6 +189,17 @@ class Client(Caller):
                 "grace": None if grace is None else str(grace),
             },
         )
+
+    def requeue(
+        self,
+        ids: Iterable[int | str],
+        *,
+        reason: str | None = None,
+        grace: str | float | None = None,
+    ) -> Changed:
+        """Ends jobs that run, and has them begin again with another attempt."""
+        options = {"reason": reason, "grace": None if grace is None else str(grace)}
+        return self._change("Requeue", ids, options)
 
     def hold(self, ids: Iterable[int | str]) -> Changed:
         """Keeps jobs that haven't started from doing so, until they are released."""

@@ -23,7 +23,7 @@ class Jobs(Protocol):
     def apply(self, job: Job, event: Event) -> Job: ...
     def observed(self, seen: Observation) -> None: ...
     def give_back(self, job: Job) -> None: ...
-    def forget(self, job: Job) -> None: ...
+    def done(self, job: Job) -> None: ...
 
 
 class Endings:
@@ -60,8 +60,8 @@ class Endings:
             queue.give_back(job)
         if not seen.held:
             if seen.empty:
-                queue.forget(job)
                 queue.batch.do(self._engine.clean, job)
+                queue.done(job)
             else:
                 queue.timers.at(self._clock.monotonic() + RECHECK, job.id)
             return

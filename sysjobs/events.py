@@ -61,6 +61,21 @@ class CancelRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class RequeueRequested:
+    """Somebody wants this attempt to end, and another one. `kill_at` is when SIGKILL follows."""
+
+    wish: Cancellation
+    kill_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Nothing is left of an attempt that is over: the next one waits for its turn."""
+
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
 class SignalWanted:
     """Somebody wants a signal sent to the job."""
 
@@ -181,6 +196,7 @@ ArrayEvent = (
 
 Wish = (
     CancelRequested
+    | RequeueRequested
     | Held
     | Released
     | SignalWanted
@@ -194,4 +210,5 @@ Wish = (
 Event = (
     Launched | Started | RunningSince | Ended | NotStarted | CancelRequested | SignalWanted | SignalSent
     | Noticed | TimeLimitReached | GraceBegan | Held | Released | Eligible | Unmet | ArrayEvent
+    | RequeueRequested | Again
 )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sysjobs.capacity import inventory
 from sysjobs.changes import Changes
@@ -140,6 +140,7 @@ class Handlers:
             warnings,
             self.engine.access,
             self.queue.waiting.position(job),
+            lambda number: self.files.log(replace(job, attempt=number)) if mine else None,
         )
         exchange.finish({"details": details})
 

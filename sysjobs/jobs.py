@@ -13,6 +13,7 @@ from sysjobs.conditions import Conditions, Hold
 from sysjobs.devices import Share
 from sysjobs.indices import Indices, Places
 from sysjobs.resources import Amount
+from sysjobs.retry import Retry
 from sysjobs.signalnames import signal_name
 from sysjobs.sweep import Param
 
@@ -110,6 +111,20 @@ class Cancellation:
     reason: str
     at: int
     grace: float
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One that is over, and wasn't the last."""
+
+    number: int
+    started_at: int
+    ended_at: int
+    status: Status
+    reason: Reason | None = None
+    main: Exit | None = None
+    setup: Exit | None = None
+    usage: Usage = Usage()
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +265,7 @@ class Job:
     # Whether it gets no more than its CPUs though others are idle.
     hard_cpus: bool = False
     notice: Notice | None = None
+    retry: Retry | None = None
     # At most one of these: it has tasks, which are what runs of it, or it is one.
     array: Array | None = None
     task: Task | None = None
@@ -269,8 +285,12 @@ class Job:
     main: Exit | None = None
     setup: Exit | None = None
     usage: Usage = Usage()
-    # What was done to it.
+    # Attempts before this one. `over`: this one has ended too, and another one follows once its unit is gone.
+    past: tuple[Attempt, ...] = ()
+    over: bool = False
+    # What was done to it. A requeue is somebody's wish as a cancel is, and another attempt follows.
     cancellation: Cancellation | None = None
+    requeue: Cancellation | None = None
     noticed: bool = False
     sent: Sent | None = None
     timed_out: bool = False
@@ -300,6 +320,11 @@ class Job:
         if self.array is not None:
             return not self.status.terminal and bool(self.array.unstarted)
         return self.status is Status.INIT or self.status is Status.PENDING
+
+    @property
+    def failures(self) -> int:
+        """How many of its attempts so far have failed by themselves."""
+        return sum(each.status is not Status.CANCELLED for each in self.past)
 
     @property
     def ends_by(self) -> int | None:

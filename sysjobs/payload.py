@@ -12,6 +12,7 @@ from sysjobs.conditions import Conditions, Dependency, Hold
 from sysjobs.indices import Indices
 from sysjobs.jobs import Array, Notice, Status
 from sysjobs.resources import Amount
+from sysjobs.retry import Retry
 from sysjobs.sweep import Param, values_of
 from sysjobs.wire import Wire, from_wire, to_wire
 
@@ -54,6 +55,7 @@ class NewJob:
     hard_cpus: bool = False
     notice: Notice | None = None
     array: Array | None = None
+    retry: Retry | None = None
 
     def after(self, more: Sequence[Dependency]) -> NewJob:
         """The same, and after these too."""

@@ -15,6 +15,7 @@ from sysjobs.batch import Batch, Reply
 from sysjobs.endings import Endings
 from sysjobs.engine import Engine, Observation, StartFailed, StartPostponed, StartResult, Swept
 from sysjobs.events import (
+    Again,
     Ended,
     Event,
     Launched,
@@ -132,7 +133,7 @@ class Queue:
                 live = len(self._tasks.of(job.id))
                 self.apply(job, TasksCounted(self._clock.now(), live))
             elif (lost := lost_to_reboot(job, self._engine.boot)) is not None:
-                self.forget(self.apply(job, lost))
+                self.done(self.apply(job, lost))
         # Whether it can be written shows at the next commit.
         self.reserve_ids(0)
 
@@ -188,7 +189,7 @@ class Queue:
         before = job
         for event in events_of(job, seen, self._clock.now()):
             job = self.apply(job, event)
-        if job.status.terminal:
+        if job.status.terminal or job.over:
             self._endings.settle(before, job, seen)
 
     def tick(self) -> None:
@@ -197,7 +198,7 @@ class Queue:
         for job_id in self.timers.due(now):
             if (job := self.jobs.get(job_id)) is None:
                 continue
-            if job.status.terminal:
+            if job.status.terminal or job.over:
                 self._endings.tend(job, now)
             elif job.kill_at is not None and job.kill_at <= now:
                 self.batch.when_written(job, self._endings.kill, job_id)
@@ -251,7 +252,7 @@ class Queue:
             self.batch.do(self._send, job.id)
         self._endings.note(job, changed)
         if changed.status.terminal and not job.status.launched:
-            self.forget(changed)
+            self._forget(changed)
         if (changed.deadline, changed.kill_at) != (job.deadline, job.kill_at):
             self._set_timers(changed)
             self.holdings.note_end(changed)
@@ -263,7 +264,7 @@ class Queue:
         if len(changed.array.cancelled) > len(job.array.cancelled):
             self.waiting.given_up(changed)
         if changed.status.terminal:
-            self.forget(changed)
+            self._forget(changed)
         elif changed.waits:
             self.waiting.put(changed)
         else:
@@ -295,7 +296,7 @@ class Queue:
             self.apply(job, NotStarted())
         except StartFailed as error:
             outcome = Outcome(Status.FAILED_DRIVER, error.reason)
-            self.forget(self.apply(job, Ended(self._clock.now(), outcome)))
+            self.done(self.apply(job, Ended(self._clock.now(), outcome)))
         else:
             if result is StartResult.EXISTS:
                 self.observed(self._engine.observe(job))
@@ -382,7 +383,15 @@ class Queue:
         if not self.holdings.holds(job.uid):
             self._idle_users.at(self._clock.monotonic() + IDLE, job.uid)
 
-    def forget(self, job: Job) -> None:
+    def done(self, job: Job) -> None:
+        """Nothing is left of an attempt that has ended: another one follows, or none."""
+        if job.over:
+            self._endings.forget(job)
+            job = self.apply(job, Again(self._clock.now()))
+        if job.status.terminal:
+            self._forget(job)
+
+    def _forget(self, job: Job) -> None:
         self.give_back(job)
         self.jobs.pop(job.id, None)
         self.waiting.discard(job)

@@ -6,13 +6,13 @@ The same for a signal that just came and for a daemon that was away for a week.
 from __future__ import annotations
 
 from sysjobs.engine import Boot, Observation
-from sysjobs.events import Ended, Event, NotStarted, RunningSince, Started
+from sysjobs.events import Again, Ended, Event, NotStarted, RunningSince, Started
 from sysjobs.jobs import CUT_OFF, CUT_OFF_AT_START, REBOOTED, REBOOTED_AT_START, Job, Outcome, Status
 
 
 def events_of(job: Job, seen: Observation, now: int) -> list[Event]:
     """What happened to a launched job, in order. `now` stands in where the engine knows no time."""
-    if job.array is not None or not job.status.launched:
+    if job.array is not None or job.over or not job.status.launched:
         return []
     if not seen.begun and seen.outcome is None:
         # Asked for, perhaps, and then nothing: it may be asked for again.
@@ -27,10 +27,12 @@ def events_of(job: Job, seen: Observation, now: int) -> list[Event]:
     return events
 
 
-def lost_to_reboot(job: Job, boot: Boot) -> Ended | None:
+def lost_to_reboot(job: Job, boot: Boot) -> Ended | Again | None:
     """The end of a job that was launched in an earlier boot than this one."""
     if job.array is not None or not job.status.launched or job.boot_id == boot.id:
         return None
+    if job.over:
+        return Again(boot.began)
     ended = max(boot.began, job.running_at or job.started_at or boot.began)
     # Without its unit's id nobody knows whether it had begun, and so it must not begin again.
     known = job.invocation_id is not None

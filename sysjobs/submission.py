@@ -26,6 +26,7 @@ from sysjobs.resources import (
     parse_memory,
     parse_others,
 )
+from sysjobs.retry import Retry, parse_retry
 from sysjobs.selectors import MAX_ID
 from sysjobs.signalnames import signal_number
 from sysjobs.sweep import combinations, longest, parse_params
@@ -56,6 +57,9 @@ SPEC_KEYS = frozenset(
         "singleton",
         "array",
         "params",
+        "retries",
+        "retry_delay",
+        "retry_on",
     )
 )
 CONTEXT_KEYS = frozenset(("environment", "umask", "limits"))
@@ -121,6 +125,7 @@ def new_job(
         hold=Hold(by.uid, by.user) if spec.flag("hold") else None,
         hard_cpus=_is_hard(spec.text("cpu_limit"), amount),
         notice=_notice(spec.text("signal"), limit),
+        retry=_retry(spec),
         array=_array(spec.text("array"), spec.datas("params"), payload),
     )
 
@@ -150,6 +155,12 @@ def _array(text: str | None, texts: Sequence[bytes] | None, payload: Payload) ->
         # The longest there can be.
         _check_sizes(payload_of_task(payload, MAX_ID, indices, params, longest(params)))
     return Array(indices, indices.all, limit, params)
+
+
+def _retry(spec: Params) -> Retry | None:
+    delay = spec.amount("retry_delay")
+    seconds = None if delay is None else parse_duration(delay, "--retry-delay")
+    return parse_retry(spec.integer("retries"), seconds, spec.texts("retry_on") or ())
 
 
 def _is_hard(asked: str | None, amount: Amount) -> bool:

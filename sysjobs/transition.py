@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sysjobs.events import (
+    Again,
     CancelRequested,
     Eligible,
     Ended,
@@ -16,6 +17,7 @@ from sysjobs.events import (
     Noticed,
     NotStarted,
     Released,
+    RequeueRequested,
     RunningSince,
     SignalSent,
     SignalWanted,
@@ -29,7 +31,7 @@ from sysjobs.events import (
     TimeLimitReached,
     Unmet,
 )
-from sysjobs.jobs import Array, Cancellation, Exit, Job, Outcome, Reason, Sent, Status
+from sysjobs.jobs import Array, Attempt, Cancellation, Exit, Job, Outcome, Reason, Sent, Status
 from sysjobs.resources import format_duration
 
 
@@ -43,6 +45,9 @@ def transition(job: Job, event: Event) -> Job:
         case CancelRequested(cancellation=cancellation, kill_at=kill_at):
             if not job.status.launched:
                 return _end(replace(job, cancellation=cancellation), cancellation.at, _CANCELLED_WAITING)
+            if job.over:
+                # There is nothing to end: no other attempt follows.
+                return replace(job, cancellation=job.cancellation or cancellation)
             if job.cancellation is not None:
                 # A second cancel may only shorten the grace.
                 return _hasten(job, kill_at)
@@ -65,7 +70,15 @@ def transition(job: Job, event: Event) -> Job:
             return job if job.status.launched else _conditional(job, event)
     if not job.status.launched:
         return job
+    if job.over:
+        return _again(job, event.at) if isinstance(event, Again) else job
     match event:
+        case RequeueRequested(wish=wish, kill_at=kill_at):
+            if job.ending:
+                return job
+            return _hasten(replace(job, requeue=wish), kill_at)
+        case Again():
+            return job
         case Started(invocation_id=invocation_id):
             return replace(job, invocation_id=invocation_id)
         case RunningSince(at=at):
@@ -87,23 +100,10 @@ def transition(job: Job, event: Event) -> Job:
         case NotStarted():
             if job.cancellation is not None:
                 return _end(job, job.cancellation.at, _CANCELLED_WAITING)
-            return replace(
-                job,
-                status=Status.PENDING,
-                boot_id=None,
-                shard=None,
-                started_at=None,
-                deadline=None,
-                shares=(),
-                invocation_id=None,
-                running_at=None,
-                noticed=False,
-                sent=None,
-                timed_out=False,
-                kill_at=None,
-            )
+            # A requeue has come about by itself.
+            return replace(_unstarted(job), status=Status.PENDING, requeue=None)
         case Ended(at=at, outcome=outcome, monotonic=monotonic):
-            return _end(job, at, outcome, monotonic)
+            return _end_or_again(job, _end(job, at, outcome, monotonic), monotonic)
     raise AssertionError(event)
 
 
@@ -158,6 +158,78 @@ def outcome_of(job: Job, array: Array) -> Outcome:
 _FROM_WORST = (Status.FAILED, Status.FAILED_SETUP, Status.FAILED_DRIVER, Status.CANCELLED, Status.SUCCEEDED)
 
 
+def _end_or_again(job: Job, ended: Job, monotonic: int | None) -> Job:
+    """The job that has ended, or, where another attempt follows, with what became of this one."""
+    wish, begin_at = job.requeue, None
+    wanted = wish is not None and not _ended_before(job, wish, monotonic)
+    if ended.status is Status.CANCELLED:
+        return ended
+    assert ended.ended_at is not None
+    assert job.started_at is not None
+    status: Status = ended.status
+    reason = ended.reason
+    if wanted and wish is not None:
+        status, reason = Status.CANCELLED, Reason("requeued", f"Requeued by {canceller(job, wish)}.")
+    elif ended.status is Status.SUCCEEDED or not _is_tried_again(job, ended):
+        return ended
+    elif job.retry is not None:
+        begin_at = ended.ended_at + int(job.retry.pause(job.failures + 1) * 1_000_000)
+    attempt = Attempt(
+        job.attempt, job.started_at, ended.ended_at, status, reason, ended.main, ended.setup, ended.usage
+    )
+    return replace(
+        job,
+        past=(*job.past, attempt),
+        over=True,
+        requeue=None,
+        conditions=replace(job.conditions, begin_at=begin_at),
+        deadline=None,
+        kill_at=None,
+    )
+
+
+def _is_tried_again(job: Job, ended: Job) -> bool:
+    retry = job.retry
+    if retry is None or job.failures >= retry.times:
+        return False
+    end = ended.main or ended.setup or Exit()
+    code = end.code if end.signal is None else 128 + end.signal
+    return retry.covers(code, ended.reason.code if ended.reason else "")
+
+
+def _again(job: Job, at: int) -> Job:
+    """The job before its next attempt."""
+    last = job.past[-1]
+    if job.cancellation is not None:
+        return _end(
+            replace(job, over=False), at, Outcome(Status.CANCELLED, None, last.main, last.setup, last.usage)
+        )
+    return replace(
+        _unstarted(job),
+        status=Status.PENDING if job.conditions.begin_at is None else Status.INIT,
+        attempt=job.attempt + 1,
+        over=False,
+    )
+
+
+def _unstarted(job: Job) -> Job:
+    """The job without its launch and what came of that."""
+    return replace(
+        job,
+        boot_id=None,
+        shard=None,
+        started_at=None,
+        deadline=None,
+        shares=(),
+        invocation_id=None,
+        running_at=None,
+        noticed=False,
+        sent=None,
+        timed_out=False,
+        kill_at=None,
+    )
+
+
 def _conditional(job: Job, event: Held | Released | Eligible | Unmet) -> Job:
     """What becomes of a job that hasn't started."""
     match event:
@@ -184,18 +256,26 @@ def _hasten(job: Job, kill_at: int) -> Job:
 
 def _kill_at(job: Job, kill_at: int) -> Job:
     """SIGKILL follows at `kill_at`; when the wish for it came stays what it was."""
-    cancellation = job.cancellation
-    if cancellation is not None and job.kill_at is not None:
-        later = (kill_at - job.kill_at) / 1_000_000
-        cancellation = replace(cancellation, grace=cancellation.grace + later)
-    return replace(job, kill_at=kill_at, cancellation=cancellation)
+    if job.kill_at is None:
+        return replace(job, kill_at=kill_at)
+    later = (kill_at - job.kill_at) / 1_000_000
+    return replace(
+        job,
+        kill_at=kill_at,
+        cancellation=_later(job.cancellation, later),
+        requeue=_later(job.requeue, later),
+    )
 
 
-def _ended_before_cancel(job: Job, monotonic: int | None) -> bool:
+def _later(wish: Cancellation | None, seconds: float) -> Cancellation | None:
+    return None if wish is None else replace(wish, grace=wish.grace + seconds)
+
+
+def _ended_before(job: Job, wish: Cancellation, monotonic: int | None) -> bool:
     """Not to be told from `at`: somebody may have set that clock in between."""
-    if job.cancellation is None or job.kill_at is None or monotonic is None:
+    if job.kill_at is None or monotonic is None:
         return False
-    return monotonic < job.kill_at - round(job.cancellation.grace * 1_000_000)
+    return monotonic < job.kill_at - round(wish.grace * 1_000_000)
 
 
 def _end(job: Job, at: int, outcome: Outcome, monotonic: int | None = None) -> Job:
@@ -203,7 +283,7 @@ def _end(job: Job, at: int, outcome: Outcome, monotonic: int | None = None) -> J
     status, reason = outcome.status, outcome.reason
     cancellation = job.cancellation
     if cancellation is not None and (
-        outcome.status is Status.CANCELLED or not _ended_before_cancel(job, monotonic)
+        outcome.status is Status.CANCELLED or not _ended_before(job, cancellation, monotonic)
     ):
         status, reason = Status.CANCELLED, _cancel_reason(job, cancellation)
     elif job.timed_out and job.time_limit is not None and not _is_external(outcome):
@@ -251,7 +331,7 @@ def _is_external(outcome: Outcome) -> bool:
 
 
 def _cancel_reason(job: Job, cancellation: Cancellation) -> Reason:
-    before = "" if job.status.launched else " before it started"
+    before = "" if job.status.launched or job.past else " before it started"
     text = f"Cancelled{before} by {canceller(job, cancellation)}"
     if job.array is not None and job.status.launched:
         counts = ", ".join(f"{count:,} {status}" for status, count in job.array.counts().items())

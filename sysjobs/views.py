@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 
 from sysjobs.devices import WHOLE, Access, Share, core_number, format_gpus
 from sysjobs.engine.units import slice_name
 from sysjobs.indices import Indices, Places
-from sysjobs.jobs import Array, Job, Reason
+from sysjobs.jobs import Array, Attempt, Job, Reason
 from sysjobs.payload import NewJob, Payload
 from sysjobs.resources import format_duration
 from sysjobs.sweep import Param
@@ -93,8 +93,12 @@ def details_view(
     warnings: list[str],
     access: Access,
     position: tuple[int, int] | None = None,
+    past_log: Callable[[int], str | None] = lambda number: None,
 ) -> dict[str, object]:
-    """Everything about a job; `payload` and `setup_log` are given to those who may know them."""
+    """Everything about a job.
+
+    `payload`, and logs (`past_log`: that of an attempt), are given to those who may know them.
+    """
     setup, cancellation = job.setup, job.cancellation
     return _known(
         {
@@ -126,6 +130,29 @@ def details_view(
             "sent_at": job.sent.at if job.sent else None,
             "signal_before_limit": str(job.notice) if job.notice else None,
             "dependencies": [str(each) for each in job.conditions.dependencies] or None,
+            "retry": str(job.retry) if job.retry else None,
+            "attempts": [_attempt(each, past_log(each.number)) for each in job.past] or None,
+        }
+    )
+
+
+def _attempt(attempt: Attempt, log: str | None) -> dict[str, object]:
+    main, usage = attempt.main, attempt.usage
+    return _known(
+        {
+            "number": attempt.number,
+            "status": attempt.status.value,
+            "reason_code": attempt.reason.code if attempt.reason else None,
+            "reason": attempt.reason.text if attempt.reason else None,
+            "exit_code": main.code if main else None,
+            "signal": main.signal if main else None,
+            "started_at": attempt.started_at,
+            "ended_at": attempt.ended_at,
+            "cpu_time": None if usage.cpu_time is None else usage.cpu_time / 1_000_000,
+            "peak_memory": usage.peak_memory,
+            "io_read": usage.read,
+            "io_written": usage.written,
+            "log": log,
         }
     )
 
@@ -145,9 +172,15 @@ def _device(share: Share, access: Access) -> dict[str, object]:
 
 def ending_reason(job: Job, monotonic: int) -> Reason | None:
     """Why a launched job is being ended, and how far that is at `monotonic`; None if it isn't."""
+    if job.over:
+        last = job.past[-1]
+        said = f": {last.reason.text}" if last.reason else "."
+        return Reason("again", f"Attempt {last.number} ended as {last.status}{said} Another one follows.")
     if job.kill_at is None:
         return None
-    if job.cancellation is not None:
+    if job.cancellation is None and job.requeue is not None and not job.timed_out:
+        why = Reason("requeueing", f"Being requeued by {canceller(job, job.requeue)}")
+    elif job.cancellation is not None:
         why = Reason("cancelling", f"Being cancelled by {canceller(job, job.cancellation)}")
     else:
         assert job.time_limit is not None

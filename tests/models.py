@@ -12,6 +12,7 @@ from sysjobs.engine.outcome import Seen, outcome
 from sysjobs.engine.script import STEPS, Traces
 from sysjobs.engine.units import Unit
 from sysjobs.events import (
+    Again,
     CancelRequested,
     Eligible,
     Ended,
@@ -22,6 +23,7 @@ from sysjobs.events import (
     Noticed,
     NotStarted,
     Released,
+    RequeueRequested,
     RunningSince,
     SignalSent,
     SignalWanted,
@@ -143,6 +145,14 @@ events: st.SearchStrategy[Event] = st.one_of(
         ),
         kill_at=monotonic,
     ),
+    st.builds(
+        RequeueRequested,
+        wish=st.builds(
+            Cancellation, st.just(1000), st.just("alice"), st.just(""), times, st.sampled_from([0.0, 30.0])
+        ),
+        kill_at=monotonic,
+    ),
+    st.builds(Again, at=times),
     st.builds(TimeLimitReached, kill_at=monotonic),
     st.builds(GraceBegan, kill_at=monotonic),
     st.builds(Held, hold=st.sampled_from([Hold(0, "root"), Hold(1000, "alice")])),

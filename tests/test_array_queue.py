@@ -125,7 +125,7 @@ def tasks_of(world: World, job_id: int) -> dict[int, str]:
 def end(world: World, job_id: int, index: int, status: Status = Status.SUCCEEDED) -> None:
     task = next(job for job in world.queue.jobs.values() if job.task == Task(job_id, index))
     outcome = Outcome(status, Reason("x", "x") if status is not Status.SUCCEEDED else None, Exit(0))
-    world.queue.forget(world.queue.apply(task, Ended(NOW + 3, outcome)))
+    world.queue.done(world.queue.apply(task, Ended(NOW + 3, outcome)))
     world.queue.flush()
 
 

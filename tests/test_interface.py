@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from sysjobs import changes, handlers, listing, nodes, reports
+from sysjobs.answer_parts import ArrayView, AttemptView
 from sysjobs.answers import ChangeResult, JobDetails, JobView, NodeState, NodeUser
 from sysjobs.conditions import Conditions, Dependency, Hold, When
 from sysjobs.config import Settings
@@ -18,10 +19,11 @@ from sysjobs.devices import Access, Device, Share
 from sysjobs.errors import WIRE_ERRORS
 from sysjobs.handlers import Handlers
 from sysjobs.indices import Indices, Places
-from sysjobs.jobs import Array, Cancellation, Exit, Job, Notice, Reason, Sent, Status, Usage
+from sysjobs.jobs import Array, Attempt, Cancellation, Exit, Job, Notice, Reason, Sent, Status, Usage
 from sysjobs.payload import Payload
 from sysjobs.protocol import Call, ProtocolError, error_reply
 from sysjobs.resources import Amount
+from sysjobs.retry import Retry
 from sysjobs.submission import CONTEXT_KEYS, SPEC_KEYS
 from sysjobs.sweep import Param
 from sysjobs.tasks import without_turn
@@ -266,6 +268,8 @@ def test_every_status_is_declared() -> None:
         ("ChangeResult", ChangeResult),
         ("NodeState", NodeState),
         ("NodeUser", NodeUser),
+        ("Attempt", AttemptView),
+        ("Array", ArrayView),
     ],
 )
 def test_the_client_reads_what_is_declared(name: str, view: type[Any]) -> None:
@@ -290,6 +294,12 @@ ENDED = queued(
     hard_cpus=True,
     notice=Notice(10, 60.0),
     sent=Sent(10, "bob", 7),
+    retry=Retry(3),
+    past=(
+        Attempt(1, 1, 2, Status.FAILED, Reason("x", "y"), Exit(3), None, Usage(1, 2, 3, 4)),
+        Attempt(2, 1, 2, Status.FAILED_DRIVER),
+    ),
+    attempt=3,
 )
 ACCESS = Access({"gpu0": Device("gpu0", "NVIDIA L4", "GPU-1")})
 DEFERRED = queued(

@@ -107,6 +107,7 @@ def test_what_a_job_is_told_of_itself() -> None:
         "SYSJOBS_JOB_ID": "42",
         "SYSJOBS_JOB_NAME": "train",
         "SYSJOBS_ATTEMPT": "1",
+        "SLURM_RESTART_COUNT": "0",
         "SYSJOBS_CPUS": "0.5",
         "SYSJOBS_GPUS": "0",
         "SYSJOBS_MEMORY": "1073741824",

@@ -332,6 +332,10 @@ IMPOSSIBLE = [
     (0, "array_spec = 'x', array_state = '{}'", "json_valid(array_spec)"),
     (0, "array_spec = '{}'", "(array_state IS NULL) = (array_spec IS NULL)"),
     (0, "task = 7", "(task IS NULL) = (array_id IS NULL)"),
+    (0, "retry = 'x'", "json_valid(retry)"),
+    (0, "past = 'x'", "json_valid(past)"),
+    (RUNNING, "over = 2", "over IN (0, 1)"),
+    (RUNNING, "requeue = 'x'", "json_valid(requeue)"),
 ]
 
 

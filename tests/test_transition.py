@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from sysjobs.conditions import Hold
 from sysjobs.events import (
+    Again,
     CancelRequested,
     Eligible,
     Ended,
@@ -42,6 +43,7 @@ from sysjobs.jobs import (
     Status,
     unit_name,
 )
+from sysjobs.retry import Retry
 from sysjobs.signalnames import signal_name
 from sysjobs.store import Store
 from sysjobs.transition import transition
@@ -272,18 +274,20 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     ),
     has_setup=st.booleans(),
     time_limit=st.sampled_from([None, 0.5, 3600.0]),
+    retry=st.sampled_from([None, Retry(1, 0.0), Retry(3, 1.0, (range(1, 4),), ("oom",))]),
 )
 def test_whatever_happens(
-    store: Store, events: list[Event], has_setup: bool, time_limit: float | None
+    store: Store, events: list[Event], has_setup: bool, time_limit: float | None, retry: Retry | None
 ) -> None:
     """Every state is true, accepted by the database, and read back as it was."""
     payload = replace(new_job().payload, setup=b"make" if has_setup else None)
-    job = store.add(new_job(payload=payload, time_limit=time_limit))
+    job = store.add(new_job(payload=payload, time_limit=time_limit, retry=retry))
     try:
         for event in [None, *events]:
             before = job
             job = job if event is None else transition(job, event)
             check(before, job)
+            assert job.attempt == before.attempt + (isinstance(event, Again) and before.over and job.waits)
             store.save(job)
             assert store.get(job.id) == job
     finally:
@@ -312,7 +316,9 @@ def check(before: Job, job: Job) -> None:
         longer = round((job.cancellation.grace - before.cancellation.grace) * 1_000_000)
         assert longer == (job.kill_at - before.kill_at if job.kill_at and before.kill_at else 0)
         assert replace(job.cancellation, grace=before.cancellation.grace) == before.cancellation
-    assert job.attempt == before.attempt
+    assert [each.number for each in job.past] == [*range(1, job.attempt + job.over)]
+    assert not job.over or job.status.launched
+    assert job.retry is None or job.failures <= job.retry.times
 
 
 NAMES = [

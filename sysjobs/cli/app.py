@@ -26,6 +26,7 @@ COMMANDS = {
     "cancel": ("sysjobs.cli.cancel", "Cancel jobs."),
     "hold": ("sysjobs.cli.hold", "Keep jobs from starting."),
     "release": ("sysjobs.cli.hold", "Let held jobs go on."),
+    "requeue": ("sysjobs.cli.requeue", "End jobs and have them begin again."),
     "signal": ("sysjobs.cli.signal", "Send a signal to jobs."),
     "set": ("sysjobs.cli.set", "Change how many tasks of an array may run at a time."),
     "report": ("sysjobs.cli.report", "Sum up what jobs had and used."),

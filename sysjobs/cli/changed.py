@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _SENTENCES = {
     "cancelled": "is cancelled; it had not started.",
     "cancelling": "is being cancelled; its processes were told to end.",
+    "requeued": "is being ended; it begins again after that.",
     "held": "is held; it won't start before it is released.",
     "released": "is released.",
     "signalled": "was sent the signal.",
@@ -24,6 +25,8 @@ _SENTENCES = {
 _REFUSALS = {
     "denied": "belongs to somebody else; it was left alone.",
     "held_by_root": "is held by root; only root can release it.",
+    "unstarted": "hasn't started; there is nothing to do again.",
+    "too_often": "has begun too often; submit it as another job.",
     "waits": "hasn't started; nothing was sent.",
     "sets_up": "has no main process before its setup is over; --everybody would have reached that.",
     "started": "has started; `sysjobs cancel` ends it.",

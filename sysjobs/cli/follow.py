@@ -93,6 +93,19 @@ def log_path(details: JobDetails, setup: bool) -> str:
     return details.setup_log
 
 
+def past_log(details: JobDetails, attempt: int) -> str:
+    """Where the log of an attempt is that was followed by another one."""
+    log_path(details, setup=False)
+    for each in details.attempts:
+        if each.number == attempt and each.log is not None:
+            return each.log
+    raise Refused(
+        f"Job {details.job.label} has had no attempt {attempt}.",
+        f"Its last one is {details.job.attempt}.",
+        code="no-attempt",
+    )
+
+
 def note_end(job: JobView, *, setup_shown: bool) -> None:
     """A line about a job that didn't end well, with where its setup's output is if that is what matters."""
     if not job.ended or job.status == "SUCCEEDED":

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from sysjobs.answers import ArrayView, JobDetails, JobView
+    from sysjobs.answer_parts import ArrayView
+    from sysjobs.answers import JobDetails, JobView
 
 SECOND = 1_000_000
 """In the microseconds of the wire."""
@@ -204,6 +205,10 @@ def details_json(details: JobDetails) -> dict[str, object]:
 
     more = {field.name: getattr(details, field.name) for field in fields(details) if field.name != "job"}
     more["devices"] = [asdict(device) for device in details.devices]
+    more["attempts"] = [
+        asdict(each) | {"started_at": iso(each.started_at), "ended_at": iso(each.ended_at)}
+        for each in details.attempts
+    ]
     return job_json(details.job) | {
         name: iso(value) if name in _TIMES else value for name, value in more.items()
     }

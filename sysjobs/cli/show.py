@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from sysjobs.answers import DeviceShare, JobDetails, JobView
+from sysjobs.answer_parts import AttemptView, DeviceShare
+from sysjobs.answers import JobDetails, JobView
 from sysjobs.cli.output import (
     SECOND,
     ago,
@@ -91,6 +92,8 @@ def describe(details: JobDetails, now: int | None = None) -> list[tuple[str, str
         ("Ended", moment(job.ended_at, now)),
         ("Duration", "" if job.started_at is None else duration(job.started_at, job.ended_at, now)),
         ("Attempt", str(job.attempt)),
+        ("Retries", details.retry or ""),
+        *((f"Attempt {each.number}", attempt_text(each, now)) for each in details.attempts),
         ("Log", job.log or ""),
         ("Setup's log", details.setup_log or ""),
         ("Unit", job.unit),
@@ -107,6 +110,12 @@ def sent_text(details: JobDetails, now: int | None) -> str:
     return (
         f"{exit_text(None, details.sent_signal, False)} by {details.sent_by}, {moment(details.sent_at, now)}"
     )
+
+
+def attempt_text(attempt: AttemptView, now: int | None) -> str:
+    """'FAILED after 3s, 2026-11-30 03:10:11 (2 mins ago): Ended with exit code 1.'"""
+    ran, began = duration(attempt.started_at, attempt.ended_at), moment(attempt.started_at, now)
+    return f"{attempt.status} after {ran}, {began}{f': {attempt.reason}' if attempt.reason else ''}"
 
 
 def device_text(device: DeviceShare) -> str:

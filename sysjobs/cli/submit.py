@@ -61,6 +61,18 @@ _OPTIONS = (
         "--signal", metavar="SIG@SECONDS", help="Send it a signal so long before its time limit: USR1@60."
     ),
     click.option("--grace", metavar="TIME", help="How long after SIGTERM comes SIGKILL."),
+    click.option("--retries", metavar="N", type=int, help="After a failure begin again, N times at most."),
+    click.option(
+        "--retry-on",
+        metavar="CODES",
+        multiple=True,
+        help="Only after these exit codes and causes: 75,64-78,oom,reboot.",
+    ),
+    click.option(
+        "--retry-delay",
+        metavar="TIME",
+        help="How long after the first failure (1s); then twice as long each.",
+    ),
     click.option("--hold", is_flag=True, help="Don't start it before 'sysjobs release'."),
     click.option("--begin", metavar="WHEN", help="Not before: +1h, 22:00, '2026-12-24 18:00'."),
     click.option(
@@ -118,7 +130,7 @@ def submit_job(
         raise click.UsageError("There are both -c and a COMMAND.")
     if command_line is None and not argv:
         raise click.UsageError("There is no COMMAND.")
-    for option in ("after", "afterok", "afterany", "afternotok"):
+    for option in ("after", "afterok", "afterany", "afternotok", "retry_on"):
         others[option] = [part.strip() for text in others[option] for part in _LIST.split(text)]
     job_id = client.submit(
         argv or None,

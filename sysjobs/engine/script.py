@@ -224,6 +224,7 @@ def job_variables(job: Job) -> dict[bytes, bytes]:
         "SYSJOBS_JOB_ID": job.id,
         "SYSJOBS_JOB_NAME": job.name,
         "SYSJOBS_ATTEMPT": job.attempt,
+        "SLURM_RESTART_COUNT": job.attempt - 1,
         "SYSJOBS_CPUS": format_cpus(job.amount.cpus),
         "SYSJOBS_MEMORY": job.amount.memory or "",
         "SYSJOBS_GPUS": format_gpus(job.amount.gpus),

@@ -192,7 +192,14 @@ class Deferred:
         if (dependency := next(iter(self._open.get(job.id, ())), None)) is not None:
             return Reason("dependency", f"Waits for job {dependency.label} to {_TO[dependency.when]}.")
         if (begin_at := job.conditions.begin_at) is not None and begin_at > now:
-            return Reason("begin", f"Is to begin in {format_duration((begin_at - now) / 1_000_000)}.")
+            soon = format_duration((begin_at - now) / 1_000_000)
+            if not job.past:
+                return Reason("begin", f"Is to begin in {soon}.")
+            last = job.past[-1]
+            said = f": {last.reason.text}" if last.reason else "."
+            return Reason(
+                "retry", f"Begins again in {soon}; attempt {last.number} ended as {last.status}{said}"
+            )
         return Reason("eligible", "Is about to wait for its turn.")
 
 

@@ -18,6 +18,7 @@ from sysjobs.jobs import UNFINISHED, Job, Status
 from sysjobs.payload import NewJob, Payload, dump_payload
 from sysjobs.ports import RowDamaged, RowRefused
 from sysjobs.resources import dump_others
+from sysjobs.retry import dump_retry
 from sysjobs.scheduling.fairshare import Use
 from sysjobs.store import reserve, rows
 from sysjobs.store.arrays import dump_spec, dump_state
@@ -143,6 +144,7 @@ class Store:
             "held_uid": new.hold and new.hold.uid,
             "held_user": new.hold and new.hold.user,
             "status": new.status.value,
+            "retry": dump_retry(new.retry),
             "array_spec": new.array and dump_spec(new.array),
             "array_state": new.array and dump_state(new.array),
         }
@@ -163,6 +165,7 @@ class Store:
             hold=new.hold,
             hard_cpus=new.hard_cpus,
             notice=new.notice,
+            retry=new.retry,
             array=new.array,
             status=new.status,
         )

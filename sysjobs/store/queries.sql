@@ -11,20 +11,22 @@ SELECT id FROM jobs WHERE uid = :uid AND key = :key
 INSERT INTO jobs (
     uid, gid, user, name, key, payload, environment_id, cpus, memory, has_setup, time_limit, grace,
     submitted_at, priority, begin_at, dependencies, held_uid, held_user, status,
-    gpus, gpu_model, others, hard_cpus, notice_signal, notice_before, array_spec, array_state
+    gpus, gpu_model, others, hard_cpus, notice_signal, notice_before, array_spec, array_state,
+    retry
 ) VALUES (
     :uid, :gid, :user, :name, :key, :payload, :environment_id, :cpus, :memory, :has_setup, :time_limit, :grace,
     :submitted_at, :priority, :begin_at, :dependencies, :held_uid, :held_user, :status,
-    :gpus, :gpu_model, :others, :hard_cpus, :notice_signal, :notice_before, :array_spec, :array_state
+    :gpus, :gpu_model, :others, :hard_cpus, :notice_signal, :notice_before, :array_spec, :array_state,
+    :retry
 ) RETURNING id
 
 -- name: add_task
 INSERT INTO jobs (
     uid, gid, user, name, payload, cpus, memory, has_setup, time_limit, grace, submitted_at, priority, status,
-    gpus, gpu_model, others, hard_cpus, notice_signal, notice_before, array_id, task
+    gpus, gpu_model, others, hard_cpus, notice_signal, notice_before, retry, array_id, task
 ) SELECT
     uid, gid, user, name, 'null', cpus, memory, has_setup, time_limit, grace, submitted_at, priority, 'PENDING',
-    gpus, gpu_model, others, hard_cpus, notice_signal, notice_before, id, :task
+    gpus, gpu_model, others, hard_cpus, notice_signal, notice_before, retry, id, :task
 FROM jobs WHERE id = :id RETURNING id
 
 -- name: tasks
@@ -51,7 +53,7 @@ UPDATE jobs SET
     cancel_at = :cancel_at, cancel_grace = :cancel_grace, timed_out = :timed_out, kill_at = :kill_at,
     peak_memory = :peak_memory, cpu_time = :cpu_time, io_read = :io_read, io_written = :io_written, held_uid = :held_uid, held_user = :held_user, dependencies = :dependencies, devices = :devices, noticed = :noticed,
     sent_signal = :sent_signal, sent_user = :sent_user, sent_at = :sent_at, sent_everybody = :sent_everybody,
-    sent_due = :sent_due, array_state = :array_state
+    sent_due = :sent_due, array_state = :array_state, begin_at = :begin_at, past = :past, over = :over, requeue = :requeue
 WHERE id = :id
 
 -- name: payload

@@ -11,7 +11,9 @@ from sysjobs.jobs import Cancellation, Exit, Job, Notice, Reason, Sent, Status, 
 from sysjobs.payload import Payload, load_payload, payload_of_task
 from sysjobs.ports import RowDamaged
 from sysjobs.resources import Amount, load_others
+from sysjobs.retry import load_retry
 from sysjobs.store.arrays import dump_state, load_array, load_spec
+from sysjobs.store.attempts import dump_past, dump_wish, load_past, load_wish
 
 _TYPES: dict[str, type] = {"INTEGER": int, "TEXT": str, "REAL": float, "BLOB": bytes}
 
@@ -126,6 +128,10 @@ def _job(row: dict[str, Any]) -> Job:
         ),
         kill_at=row["kill_at"],
         array=load_array(row.get("array_spec"), row.get("array_state")),
+        retry=load_retry(row.get("retry")),
+        past=load_past(row.get("past")),
+        over=bool(row.get("over")),
+        requeue=load_wish(row.get("requeue")),
         task=None if row.get("array_id") is None else Task(row["array_id"], row["task"]),
     )
 
@@ -199,4 +205,8 @@ def changeable(job: Job) -> dict[str, object]:
         "held_uid": job.hold and job.hold.uid,
         "held_user": job.hold and job.hold.user,
         "array_state": job.array and dump_state(job.array),
+        "begin_at": job.conditions.begin_at,
+        "past": dump_past(job.past),
+        "over": job.over,
+        "requeue": dump_wish(job.requeue),
     }

@@ -89,6 +89,12 @@ CREATE TABLE jobs (
     -- A task: of which array, and its index there. What it runs is in its array's row.
     array_id INTEGER,
     task INTEGER CHECK ((task IS NULL) = (array_id IS NULL)),
+    -- How often it is tried again after which failures, as JSON (retry.py); the attempts before this one, as JSON
+    -- (store/attempts.py); whether this one has ended, and another one follows; whose wish that is, as JSON.
+    retry TEXT CHECK (retry IS NULL OR json_valid(retry)),
+    past TEXT CHECK (past IS NULL OR json_valid(past)),
+    over INTEGER NOT NULL DEFAULT 0 CHECK (over IN (0, 1)),
+    requeue TEXT CHECK (requeue IS NULL OR json_valid(requeue)),
 
     CHECK ((reason_code IS NULL) = (reason IS NULL)),
     CHECK ((ended_at IS NOT NULL) = (status NOT IN ('INIT', 'PENDING', 'SETTING_UP', 'RUNNING'))),

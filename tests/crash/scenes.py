@@ -90,6 +90,10 @@ class Scene:
         """What became of a signal."""
         return self._client.signal([job_id], name).results[0].outcome
 
+    def requeue(self, job_id: int) -> str:
+        """What became of a requeue."""
+        return self._client.requeue([job_id]).results[0].outcome
+
     def release(self, job_id: int) -> str:
         """What became of a release."""
         return self._client.release([job_id]).results[0].outcome
@@ -231,6 +235,31 @@ def is_sent_a_signal(scene: Scene) -> None:
     assert scene.signal(job, "USR1") in ("signalled", "ended")
 
 
+def is_tried_again(scene: Scene) -> None:
+    scene.job("exit 3", End("FAILED", 3, begun=3), retries=2, retry_delay=0)
+
+
+def succeeds_at_last(scene: Scene) -> None:
+    scene.job("[ $SYSJOBS_ATTEMPT = 2 ]", End("SUCCEEDED", 0, begun=2), retries=3, retry_delay=0.01)
+
+
+def is_requeued(scene: Scene) -> None:
+    """A requeue whose answer was lost is made again."""
+    text = f"[ $SYSJOBS_ATTEMPT -gt 1 ] || {{ touch {scene.path}/up; exec sleep 1000; }}"
+    job = scene.job(text, End("SUCCEEDED", 0, begun=2), End("SUCCEEDED", 0, begun=3))
+    scene.until("up")
+    assert scene.requeue(job) in ("requeued", "unstarted", "ended")
+
+
+def is_requeued_and_cancelled(scene: Scene) -> None:
+    text = f"touch {scene.path}/up; exec sleep 1000"
+    ends = [End("CANCELLED", None, sig, begun) for sig in (None, 15) for begun in (1, 2)]
+    job = scene.job(text, *ends)
+    scene.until("up")
+    scene.requeue(job)
+    assert scene.cancel(job, grace=30) in ("cancelled", "cancelling", "ended")
+
+
 def runs_out_of_time(scene: Scene) -> None:
     # On a busy machine the time is up before the command begins.
     ends = [End("FAILED", None, 15, begun) for begun in (0, 1)]
@@ -282,6 +311,10 @@ SCENES: tuple[Act, ...] = (
     come_after_another,
     is_held_and_released,
     is_sent_a_signal,
+    is_tried_again,
+    succeeds_at_last,
+    is_requeued,
+    is_requeued_and_cancelled,
     runs_out_of_time,
     are_tasks_of_an_array,
     are_tasks_that_are_given_up,
