@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from sysjobs.adjustment import KEYS, Adjustment, parse_adjustment
 from sysjobs.conditions import Hold
 from sysjobs.errors import Denied, Refused
 from sysjobs.events import (
+    Adjusted,
     CancelRequested,
     Held,
     LimitChanged,
@@ -18,13 +20,14 @@ from sysjobs.events import (
     TasksHeld,
     TasksReleased,
 )
-from sysjobs.indices import MAX_TASKS, Places
+from sysjobs.indices import Places
 from sysjobs.jobs import Cancellation, Job, Sent, Status
 from sysjobs.peer import Peer
 from sysjobs.ports import Clock
 from sysjobs.protocol import Call, Params
 from sysjobs.queue import Queue
 from sysjobs.resources import parse_duration
+from sysjobs.scheduling.explain import refuse_infeasible
 from sysjobs.selection import bounded, job_of, jobs_of, select
 from sysjobs.server import Exchange
 from sysjobs.signalnames import signal_number
@@ -136,21 +139,39 @@ class Changes:
         self._change_named(exchange, ids, act, act_on_tasks)
 
     def set(self, exchange: Exchange, call: Call) -> None:
-        params = Params(call.parameters, frozenset(("ids", "array_limit")))
-        ids, limit = _needed(bounded(params.texts("ids"))), params.integer("array_limit")
-        if limit is None or not 0 <= limit <= MAX_TASKS:
-            raise Refused(
-                "Nothing to set was named." if limit is None else f"{limit} tasks at a time can't be had.",
-                f"Give --array-limit N, from 1 to {MAX_TASKS:,}, or 0 for none.",
-                code="bad-array-limit",
-            )
+        params = Params(call.parameters, KEYS)
+        ids, wanted, peer = _needed(bounded(params.texts("ids"))), parse_adjustment(params), exchange.peer
 
         def act(job: Job) -> Changed:
-            if job.array is None:
+            if wanted.array_limit is not None and job.array is None:
                 return job, "no_array"
-            return self.queue.change(job, LimitChanged(limit or None)), "set"
+            runs = job.status.launched and job.array is None
+            if job.ending or job.over or (runs and wanted.is_for_waiting):
+                return job, "has_begun"
+            job = self.queue.change(job, self._adjusted(peer, job, wanted))
+            if wanted.array_limit is not None:
+                job = self.queue.change(job, LimitChanged(wanted.array_limit or None))
+            return job, "set"
 
         self._change_named(exchange, ids, act, lambda job, places: (job, "no_array"))
+
+    def _adjusted(self, peer: Peer, job: Job, wanted: Adjustment) -> Adjusted:
+        """Raises Refused for what can't be had here."""
+        amount, limit = wanted.amount(job.amount), wanted.limit(job)
+        priority = job.priority if wanted.priority is None else wanted.priority
+        limits = self.queue.waiting.rules.limits
+        if wanted.priority is not None:
+            limits.refuse_priority(priority, peer.uid)
+        if amount != job.amount:
+            refuse_infeasible(amount, self.queue.holdings.capacity)
+            limits.refuse_amount(amount)
+        deadline = None
+        if limit is not None and job.started_at is not None:
+            began = self.clock.monotonic() - max(self.clock.now() - job.started_at, 0)
+            if job.deadline is not None and job.time_limit is not None:
+                began = job.deadline - int(job.time_limit * 1_000_000)
+            deadline = began + int(limit * 1_000_000)
+        return Adjusted(priority, amount, limit, deadline)
 
     def requeue(self, exchange: Exchange, call: Call) -> None:
         params = Params(call.parameters, frozenset(("ids", "reason", "grace")))

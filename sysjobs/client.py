@@ -213,9 +213,33 @@ class Client(Caller):
         """Sends a signal ("USR1") to the main process of jobs that run, or to all of their processes."""
         return self._change("Signal", ids, {"signal": signal, "everybody": everybody or None})
 
-    def set(self, ids: Iterable[int | str], *, array_limit: int) -> Changed:
-        """Changes how many tasks of arrays may run at a time; 0: as many as fit."""
-        return self._change("Set", ids, {"array_limit": array_limit})
+    def set(
+        self,
+        ids: Iterable[int | str],
+        *,
+        priority: int | None = None,
+        time: str | float | None = None,
+        cpus: float | None = None,
+        memory: str | int | None = None,
+        gpus: str | float | None = None,
+        array_limit: int | None = None,
+    ) -> Changed:
+        """Changes what jobs asked for that wait, or the time limit ("none": none) of jobs that run.
+
+        `array_limit` is how many tasks of an array may run at a time; 0: as many as fit.
+        """
+        return self._change(
+            "Set",
+            ids,
+            {
+                "priority": priority,
+                "time": None if time is None else str(time),
+                "cpus": cpus,
+                "memory": None if memory is None else str(memory),
+                "gpus": None if gpus is None else str(gpus),
+                "array_limit": array_limit,
+            },
+        )
 
     def _change(self, method: str, ids: Iterable[int | str] | None, more: Mapping[str, object]) -> Changed:
         from sysjobs.answers import Changed, ChangeResult

@@ -8,6 +8,7 @@ from sysjobs.conditions import Hold
 from sysjobs.devices import Share
 from sysjobs.indices import Places
 from sysjobs.jobs import Cancellation, Outcome, Sent, Status
+from sysjobs.resources import Amount
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +191,16 @@ class LimitChanged:
     limit: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class Adjusted:
+    """Somebody changes what the job asked for; once it runs, the time limit alone, and so its `deadline`."""
+
+    priority: int
+    amount: Amount
+    time_limit: float | None
+    deadline: int | None = None
+
+
 ArrayEvent = (
     TaskLaunched | TaskEnded | TasksCounted | TasksCancelled | TasksHeld | TasksReleased | LimitChanged
 )
@@ -204,11 +215,12 @@ Wish = (
     | TasksHeld
     | TasksReleased
     | LimitChanged
+    | Adjusted
 )
 """What somebody may want."""
 
 Event = (
     Launched | Started | RunningSince | Ended | NotStarted | CancelRequested | SignalWanted | SignalSent
     | Noticed | TimeLimitReached | GraceBegan | Held | Released | Eligible | Unmet | ArrayEvent
-    | RequeueRequested | Again
+    | RequeueRequested | Again | Adjusted
 )  # fmt: skip

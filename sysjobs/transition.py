@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sysjobs.events import (
+    Adjusted,
     Again,
     CancelRequested,
     Eligible,
@@ -51,7 +52,11 @@ def transition(job: Job, event: Event) -> Job:
             if job.cancellation is not None:
                 # A second cancel may only shorten the grace.
                 return _hasten(job, kill_at)
-            return _hasten(replace(job, cancellation=cancellation, kill_at=kill_at), job.kill_at or kill_at)
+            before = kill_at if job.kill_at is None else job.kill_at
+            wished = replace(
+                job, requeue=_later(job.requeue, (kill_at - before) / 1_000_000), kill_at=kill_at
+            )
+            return _hasten(replace(wished, cancellation=cancellation), before)
         case Launched(at=at, boot_id=boot_id, shard=shard, deadline=deadline, shares=shares):
             if job.status is not Status.PENDING:
                 return job
@@ -68,6 +73,8 @@ def transition(job: Job, event: Event) -> Job:
             )
         case Held() | Released() | Eligible() | Unmet():
             return job if job.status.launched else _conditional(job, event)
+        case Adjusted() if not job.status.launched:
+            return _adjusted(job, event)
     if not job.status.launched:
         return job
     if job.over:
@@ -79,6 +86,8 @@ def transition(job: Job, event: Event) -> Job:
             return _hasten(replace(job, requeue=wish), kill_at)
         case Again():
             return job
+        case Adjusted(time_limit=time_limit, deadline=deadline):
+            return job if job.ending else replace(job, time_limit=time_limit, deadline=deadline)
         case Started(invocation_id=invocation_id):
             return replace(job, invocation_id=invocation_id)
         case RunningSince(at=at):
@@ -133,6 +142,8 @@ def _array(job: Job, array: Array, event: Event) -> Job:
             return _with(job, array.hold(places, hold))
         case TasksReleased(places=places, by_root=by_root):
             return _with(job, array.release(places, by_root=by_root))
+        case Adjusted():
+            return _adjusted(job, event)
         case LimitChanged(limit=limit):
             return _with(job, replace(array, limit=limit))
     raise AssertionError(event)
@@ -228,6 +239,10 @@ def _unstarted(job: Job) -> Job:
         timed_out=False,
         kill_at=None,
     )
+
+
+def _adjusted(job: Job, event: Adjusted) -> Job:
+    return replace(job, priority=event.priority, amount=event.amount, time_limit=event.time_limit)
 
 
 def _conditional(job: Job, event: Held | Released | Eligible | Unmet) -> Job:

@@ -53,6 +53,13 @@ def test_the_highest_priority_starts_first(alice: Place) -> None:
         (3, 4),
         (1, 4),
     ]
+    done = alice.run("set", str(jobs[0]), "--priority", "-999", "--time", "1h")
+    assert done.stdout.decode() == f"Job {jobs[0]} (last) is set.\n"
+    assert (alice.show(jobs[0])["priority"], alice.show(jobs[0])["time_limit"]) == (-999, 3600.0)
+    runs = alice.run("set", "holds", "--priority", "7", check=False)
+    assert (runs.returncode, b"has begun; of one that runs only the time limit" in runs.stdout) == (1, True)
+    refused = alice.run("set", str(jobs[0]), "--cpus", "1000", check=False)
+    assert (refused.returncode, b"--cpus 1000 is more than this node has" in refused.stderr) == (1, True)
     alice.shell("touch go")
     assert alice.wait(*jobs) == 0
     assert alice.show(jobs[0])["position"] is None

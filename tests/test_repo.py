@@ -52,6 +52,7 @@ LAYERS: dict[str, list[set[str]]] = {
             "sysjobs.engine.script",
             "sysjobs.engine.signals",
             "sysjobs.engine.units",
+            "sysjobs.adjustment",
             "sysjobs.answer_parts",
             "sysjobs.answers",
             "sysjobs.batch",

@@ -12,7 +12,16 @@ import pytest
 
 from sysjobs.engine import Boot, Observation
 from sysjobs.errors import Refused
-from sysjobs.events import Again, Ended, Event, Launched, NotStarted, RequeueRequested, TimeLimitReached
+from sysjobs.events import (
+    Again,
+    CancelRequested,
+    Ended,
+    Event,
+    Launched,
+    NotStarted,
+    RequeueRequested,
+    TimeLimitReached,
+)
 from sysjobs.jobs import Attempt, Cancellation, Exit, Job, Outcome, Reason, Status, Usage
 from sysjobs.ports import RowDamaged
 from sysjobs.reconcile import events_of, lost_to_reboot
@@ -25,6 +34,8 @@ from tests.models import BOOT, NOW, cancel, new_job, queued
 LAUNCHED = Launched(NOW + 1, BOOT, 0, 60)
 WISH = Cancellation(0, "root", "new data", NOW + 5, 30.0)
 REQUEUE = RequeueRequested(WISH, 40_000_000)
+# At 20 s, to be over by 25 s.
+CUT_SHORT = CancelRequested(Cancellation(1000, "alice", "", NOW + 6, 5.0), 25_000_000)
 BY_ROOT = "Requeued by root: new data."
 
 
@@ -157,6 +168,24 @@ REQUEUED: list[tuple[str, Job, Sequence[Event], tuple[Status, int, str | None]]]
     ),
     ("it never began", running(), [REQUEUE, NotStarted()], (Status.PENDING, 1, None)),
     ("it is cancelled, too", running(), [REQUEUE, cancel(), KILLED], (Status.CANCELLED, 1, None)),
+    (
+        "cancelled before that was seen",
+        running(),
+        [REQUEUE, cancel(NOW + 6, kill_at=50_000_000), ended(None, 15, monotonic=12_000_000)],
+        (Status.CANCELLED, 1, BY_ROOT),
+    ),
+    (
+        "cancelled with a shorter grace before that was seen",
+        running(),
+        [REQUEUE, CUT_SHORT, ended(None, 15, monotonic=12_000_000)],
+        (Status.CANCELLED, 1, BY_ROOT),
+    ),
+    (
+        "cancelled after it had ended by itself",
+        running(),
+        [REQUEUE, CUT_SHORT, EARLIER],
+        (Status.FAILED, 1, None),
+    ),
     ("it was cancelled before", running(), [cancel(), REQUEUE, KILLED], (Status.CANCELLED, 1, None)),
     (
         "cancelled when it was over",

@@ -28,7 +28,7 @@ COMMANDS = {
     "release": ("sysjobs.cli.hold", "Let held jobs go on."),
     "requeue": ("sysjobs.cli.requeue", "End jobs and have them begin again."),
     "signal": ("sysjobs.cli.signal", "Send a signal to jobs."),
-    "set": ("sysjobs.cli.set", "Change how many tasks of an array may run at a time."),
+    "set": ("sysjobs.cli.set", "Change what jobs asked for."),
     "report": ("sysjobs.cli.report", "Sum up what jobs had and used."),
     "wait": ("sysjobs.cli.wait", "Wait until jobs have ended."),
     "node": ("sysjobs.cli.node", "Show what the node has and who uses it; drain it."),

@@ -135,7 +135,7 @@ def submit_job(
     job_id = client.submit(
         argv or None,
         shell=command_line,
-        cpus=None if cpus is None else _cpus(cpus),
+        cpus=None if cpus is None else cpus_number(cpus),
         env=_environment(env_file, env),
         export=export == "all",
         begin=None if begin is None else _moment(begin),
@@ -225,7 +225,7 @@ def _resource(text: str) -> tuple[str, int]:
     return name, int(count or "1")
 
 
-def _cpus(text: str) -> float:
+def cpus_number(text: str) -> float:
     """A number, for so it travels; whether it is a sensible one the daemon says."""
     try:
         value = float(text)

@@ -16,7 +16,7 @@ from sysjobs.scheduling import backfill, explain
 from sysjobs.scheduling.backfill import Outlook, Rules
 from sysjobs.scheduling.deferred import Deferred, LookUp
 from sysjobs.scheduling.holdings import Holdings
-from sysjobs.scheduling.pending import Pending
+from sysjobs.scheduling.pending import Pending, kind_of
 
 STARTS_AT_ONCE = 16
 """Units asked for between two looks at the sockets: each takes PID 1 one or two milliseconds."""
@@ -83,6 +83,9 @@ class Waiting:
             self._deferred.put(job)
             return
         self._deferred.discard(job.id)
+        if (stood := self._jobs.get(job.id)) is not None and kind_of(stood) != kind_of(job):
+            # It has another place by now.
+            self._pending.remove(job.id)
         self._jobs[job.id] = job
         if job.array is None or job.array.startable:
             self._pending.add(job)

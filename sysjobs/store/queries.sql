@@ -53,7 +53,8 @@ UPDATE jobs SET
     cancel_at = :cancel_at, cancel_grace = :cancel_grace, timed_out = :timed_out, kill_at = :kill_at,
     peak_memory = :peak_memory, cpu_time = :cpu_time, io_read = :io_read, io_written = :io_written, held_uid = :held_uid, held_user = :held_user, dependencies = :dependencies, devices = :devices, noticed = :noticed,
     sent_signal = :sent_signal, sent_user = :sent_user, sent_at = :sent_at, sent_everybody = :sent_everybody,
-    sent_due = :sent_due, array_state = :array_state, begin_at = :begin_at, past = :past, over = :over, requeue = :requeue
+    sent_due = :sent_due, array_state = :array_state, begin_at = :begin_at, past = :past, over = :over, requeue = :requeue,
+    priority = :priority, cpus = :cpus, memory = :memory, gpus = :gpus, gpu_model = :gpu_model, time_limit = :time_limit
 WHERE id = :id
 
 -- name: payload

@@ -209,4 +209,10 @@ def changeable(job: Job) -> dict[str, object]:
         "past": dump_past(job.past),
         "over": job.over,
         "requeue": dump_wish(job.requeue),
+        "priority": job.priority,
+        "cpus": job.amount.cpus,
+        "memory": job.amount.memory,
+        "gpus": job.amount.gpus,
+        "gpu_model": job.amount.model,
+        "time_limit": job.time_limit,
     }
