@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from sysjobs.answers import JobDetails, JobView
 from sysjobs.cli.envfile import parse_env
 from sysjobs.config import Settings, read_settings
+from sysjobs.engine.evidence import Entry, Victim, entries
 from sysjobs.engine.files import JobFiles
-from sysjobs.engine.oom import Entry, Killer, OomKill, Victim, entries, find_kill
+from sysjobs.engine.oom import Killer, OomKill, find_kill
 from sysjobs.engine.script import STEPS, run_script, setup_script
 from sysjobs.errors import ConfigError, Refused, SysjobsError
 from sysjobs.payload import Payload, dump_payload, load_payload

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from sysjobs.engine import journal
+from sysjobs.engine.evidence import Victim
 from sysjobs.engine.journal import Journal
-from sysjobs.engine.oom import Killer, OomKill, Victim
+from sysjobs.engine.oom import Killer, OomKill
 from tests.waiting import wait_until
 
 KILL = OomKill(Killer.EARLYOOM, "py", 1 << 20)

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sysjobs.engine.oom import SLACK, Entry, Killer, OomKill, Victim, entries, find_kill, sentence
+from sysjobs.engine.evidence import SLACK, Entry, Victim, entries
+from sysjobs.engine.oom import Killer, OomKill, find_kill, sentence
 
 SLICES = "/sysjobs.slice/sysjobs-u1000.slice/sysjobs-u1000-0.slice"
 CGROUP = f"{SLICES}/sysjobs-42.service"

@@ -47,6 +47,7 @@ LAYERS: dict[str, list[set[str]]] = {
     "core": [
         {
             "sysjobs.engine",
+            "sysjobs.engine.evidence",
             "sysjobs.engine.oom",
             "sysjobs.engine.outcome",
             "sysjobs.engine.script",

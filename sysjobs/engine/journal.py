@@ -9,7 +9,8 @@ import subprocess
 from contextlib import suppress
 from dataclasses import dataclass
 
-from sysjobs.engine.oom import OomKill, Victim, entries, find_kill
+from sysjobs.engine.evidence import Victim, entries
+from sysjobs.engine.oom import OomKill, find_kill
 
 log = logging.getLogger(__name__)
 

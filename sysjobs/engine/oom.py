@@ -6,12 +6,13 @@ that, systemd-oomd kills all of a cgroup, and earlyoom a process: SIGTERM, and l
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from sysjobs.engine import evidence
+from sysjobs.engine.evidence import MANAGER, Entry, Victim, timely
 from sysjobs.resources import format_memory
 
 _KERNEL = re.compile(r"oom-kill:constraint=(\w+),.*?task_memcg=(.*?),task=(.*),pid=(\d{1,12}),uid=\d+")
@@ -21,40 +22,13 @@ _OOMD = re.compile(r"(sysjobs-\d+\.service): systemd-oomd killed \d+ process")
 _OOMD_WHY = re.compile(r"Killed (/.*?) (due to .*)")
 _EARLYOOM = re.compile(r'sending SIG\w+ to process (\d{1,12}) uid \d+ "(.*?)": .*?\bVmRSS (\d{1,12}) MiB')
 
-_MANAGER = "systemd"
-SLACK = 10_000_000
-"""Microseconds that a line may take to the journal, which dates it when it comes there."""
-
 
 class Killer(StrEnum):
     """Who killed, as the journal names it."""
 
-    KERNEL = "kernel"
-    OOMD = "systemd-oomd"
-    EARLYOOM = "earlyoom"
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A line of the journal, and when it came there (microseconds since 1970)."""
-
-    at: int
-    source: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Victim:
-    """Who is looked for: a cgroup (a path of the kernel's, from the root), or the process that the job was.
-
-    `all_of_it`: systemd says that its memory ran out, whichever of its processes was killed.
-    """
-
-    cgroup: str
-    pid: int
-    since: int
-    until: int
-    all_of_it: bool
+    KERNEL = evidence.KERNEL
+    OOMD = evidence.OOMD
+    EARLYOOM = evidence.EARLYOOM
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,41 +46,14 @@ class OomKill:
     why: str = ""
 
 
-def entries(output: bytes) -> list[Entry]:
-    """What `journalctl --output=json` gives. A line that makes no sense is left out."""
-    found = []
-    for line in output.splitlines():
-        try:
-            fields = json.loads(line)
-            text = fields["MESSAGE"]
-            if isinstance(text, list):
-                # Not UTF-8: a process may have any name.
-                text = bytes(text).decode("utf-8", "replace")
-            at = int(fields["__REALTIME_TIMESTAMP"])
-            source = _source(fields)
-        except (ValueError, KeyError, TypeError, AttributeError):
-            continue
-        if isinstance(text, str):
-            found.append(Entry(at, source, text))
-    return found
-
-
-def _source(fields: dict[str, object]) -> str:
-    """The kernel's lines are its own by their way; others may say of themselves whatever they like."""
-    if fields.get("_TRANSPORT") == "kernel":
-        return Killer.KERNEL
-    name = fields.get("SYSLOG_IDENTIFIER")
-    return name if isinstance(name, str) and name in (_MANAGER, Killer.OOMD, Killer.EARLYOOM) else ""
-
-
 def find_kill(found: Iterable[Entry], victim: Victim) -> OomKill | None:
     """The first kill that met the job."""
-    timely = [entry for entry in found if victim.since <= entry.at <= victim.until + SLACK]
-    for entry in timely:
+    log = timely(found, victim)
+    for entry in log:
         if entry.source == Killer.KERNEL:
-            kill = _by_kernel(entry.text, victim, timely)
-        elif entry.source == _MANAGER:
-            kill = _by_oomd(entry.text, victim, timely)
+            kill = _by_kernel(entry.text, victim, log)
+        elif entry.source == MANAGER:
+            kill = _by_oomd(entry.text, victim, log)
         elif entry.source == Killer.EARLYOOM:
             kill = _by_earlyoom(entry.text, victim)
         else:
@@ -136,7 +83,7 @@ def _by_kernel(line: str, victim: Victim, log: Sequence[Entry]) -> OomKill | Non
 def _by_oomd(line: str, victim: Victim, log: Sequence[Entry]) -> OomKill | None:
     """Said by PID 1, before it calls the unit ended; systemd-oomd itself speaks after its deed."""
     found = _OOMD.match(line)
-    if found is None or found[1] != victim.cgroup.rpartition("/")[2]:
+    if found is None or found[1] != victim.unit:
         return None
     said = (_OOMD_WHY.match(entry.text) for entry in log if entry.source == Killer.OOMD)
     why = next((match[2] for match in said if match and _within(match[1], victim.cgroup)), "")

@@ -10,7 +10,8 @@ import signal
 from dataclasses import dataclass, field, replace
 
 from sysjobs.engine import oom
-from sysjobs.engine.oom import SLACK, OomKill, Victim
+from sysjobs.engine.evidence import SLACK, Victim
+from sysjobs.engine.oom import OomKill
 from sysjobs.engine.script import Traces
 from sysjobs.engine.units import DUMPED, EXITED, Unit
 from sysjobs.jobs import REBOOTED, Exit, Job, Outcome, Reason, Status, Usage
