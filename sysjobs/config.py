@@ -85,6 +85,7 @@ class Settings:
     grace: float = 30.0
     keep_failed: int = 20
     unmet: str = "cancel"
+    unit_messages: str = "failures"
     fair_share_half_life: float | None = None
     limits: Limits = DEFAULT_LIMITS
 
@@ -166,6 +167,7 @@ _KEYS: dict[str, dict[str, tuple[str, Callable[[object, str], Any]]]] = {
         "grace": ("grace", _text(parse_duration)),
         "keep-failed": ("keep_failed", _count(1000)),
         "unmet-dependency": ("unmet", _choice("cancel", "hold")),
+        "unit-messages": ("unit_messages", _choice("failures", "all")),
     },
     "order": {
         "fair-share-half-life": ("fair_share_half_life", _text(_half_life)),

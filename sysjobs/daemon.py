@@ -78,7 +78,7 @@ class Daemon:
         self._exit_code = EXIT_OK
         clock = SystemClock()
         files = self._files = JobFiles(paths.scripts, paths.logs)
-        self._engine = Systemd(paths.systemd, files, paths.shutdown, settings.keep_failed)
+        self._engine = Systemd(paths.systemd, files, paths.shutdown, settings)
         self._store = Store(paths.database)
         self._room = FileSystems(paths.database, paths.logs, paths.scripts)
         waiting = self._waiting = Waiting(clock, self._room, self._rules(settings))
@@ -372,7 +372,7 @@ class Daemon:
             return
         self._waiting.rules = self._rules(settings)
         self._handlers.settings = settings
-        self._engine.kept.most = settings.keep_failed
+        self._engine.set_up(settings)
         log.info("settings were read again")
         # Whoever reloads it when something looks wrong wants it to look, too.
         self._look()

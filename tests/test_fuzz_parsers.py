@@ -186,7 +186,7 @@ LINES = st.sampled_from(
     [
         "[node]", "[jobs]", "[limits]", "cpus = 2", "cpus = 'x'", "memory = '4G'", "grace = 5",
         "keep-failed = 7", "pending-per-user = 9", "node.cpus = 1", "node = 5", "[[node]]", "[node.x]",
-        "x = [", "# y", "a = 1979-05-27", "cpus = {a = 1}", "cpus = inf",
+        "unit-messages = 'all'", "x = [", "# y", "a = 1979-05-27", "cpus = {a = 1}", "cpus = inf",
     ]
 )  # fmt: skip
 

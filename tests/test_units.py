@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from sysjobs.devices import Share
 from sysjobs.engine.units import (
+    LOG_LEVELS,
     Confines,
     Unit,
     cgroup_path,
@@ -68,6 +69,11 @@ PROPERTIES = [
 @pytest.mark.parametrize(("name", "value"), PROPERTIES)
 def test_properties(name: str, value: object) -> None:
     assert wanted()[name] == value
+
+
+def test_what_systemd_may_say_of_it() -> None:
+    listed = properties(JOB, RUN, None, LOG, Confines(50, log_level=LOG_LEVELS["all"]))
+    assert ("LogLevelMax", "i", 6) in listed
 
 
 def test_a_setup_is_run_before() -> None:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from sysjobs.config import Settings
 from sysjobs.devices import Access
 from sysjobs.engine import (
     ConnectionLost,
@@ -36,6 +37,7 @@ from sysjobs.engine.outcome import Seen, asks_journal, end_time, has_ended, outc
 from sysjobs.engine.script import Traces
 from sysjobs.engine.signals import SERVICE, UNIT, Tracked, take_in, tell_stop
 from sysjobs.engine.units import (
+    LOG_LEVELS,
     Confines,
     Unit,
     cgroup_path,
@@ -60,10 +62,10 @@ _GOING_DOWN = Reason("going-down", "The machine is being shut down, and starts n
 class Systemd:
     """See `Engine`. `address`: the manager's private socket; `shutdown`: the file to note that in."""
 
-    def __init__(self, address: str, files: JobFiles, shutdown: Path, keep_failed: int) -> None:
+    def __init__(self, address: str, files: JobFiles, shutdown: Path, settings: Settings) -> None:
         self.boot = read_boot(shutdown)
         self._shutdown = shutdown
-        self.kept = KeptUnits(keep_failed, lambda unit: control.reset_failed(self.bus, unit))
+        self.kept = KeptUnits(settings.keep_failed, lambda unit: control.reset_failed(self.bus, unit))
         self._address = address
         self._files = files
         self._tracked: dict[int, Tracked] = {}
@@ -77,6 +79,12 @@ class Systemd:
         self._kills: dict[int, OomKill | None] = {}
         self._enforcement = Enforcement()
         self.access = Access()
+        self.set_up(settings)
+
+    def set_up(self, settings: Settings) -> None:
+        """Settings are for units that are kept, and for those that are made from now on."""
+        self.kept.most = settings.keep_failed
+        self._log_level = LOG_LEVELS[settings.unit_messages]
 
     @property
     def controllers(self) -> Sequence[str]:
@@ -137,7 +145,8 @@ class Systemd:
         self._tracked[job.id] = Tracked(job)
         setup = files.setup if job.has_setup else None
         try:
-            confines = Confines(self._enforcement.weight(job.amount.cpus), allowed, "io" in self.controllers)
+            weight = self._enforcement.weight(job.amount.cpus)
+            confines = Confines(weight, allowed, "io" in self.controllers, self._log_level)
             wanted = properties(job, files.run, setup, self._files.log(job), confines)
             self.bus.start_transient(job.unit, wanted)
         except CallFailed as error:

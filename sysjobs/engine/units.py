@@ -18,6 +18,10 @@ TASKS_MAX = 32768
 EXITED, DUMPED = 1, 3
 """systemd's ExecMainCode: CLD_EXITED and its kin; the other one, 2, is a signal without a core."""
 
+LOG_LEVELS = {"failures": 5, "all": 6}
+"""LogLevelMax= for what systemd may say of jobs' units. Its word that it sent a signal because somebody asked
+for that, as `systemctl kill` does, comes only with all their comings and goings, some kB of journal a job."""
+
 _USER_SLICE = re.compile(r"sysjobs-u(\d{1,10})\.slice", re.ASCII)
 _UNIT = re.compile(r"sysjobs-([1-9]\d{0,17})\.service", re.ASCII)
 
@@ -102,12 +106,13 @@ class Confines:
     """What a node has a job's unit held to besides what the job asked for.
 
     `weight` is that of its CPUs; `devices` are those that it may open, None: all; `io` tells whether what it
-    does with disks is counted.
+    does with disks is counted; `log_level` is the least important that the journal is told of it.
     """
 
     weight: int
     devices: tuple[str, ...] | None = None
     io: bool = False
+    log_level: int = LOG_LEVELS["failures"]
 
 
 def properties(job: Job, run: str, setup: str | None, log: str, confines: Confines) -> list[Property]:
@@ -133,9 +138,7 @@ def properties(job: Job, run: str, setup: str | None, log: str, confines: Confin
         ("TimeoutStopUSec", "t", max(1, int(job.grace * 1_000_000))),
         ("OOMPolicy", "s", "stop"),
         ("IgnoreSIGPIPE", "b", False),
-        # Its failures, and not its comings and goings: 5 kB of journal a job. With those goes PID 1's word
-        # that a signal was sent by `systemctl kill`.
-        ("LogLevelMax", "i", 5),
+        ("LogLevelMax", "i", confines.log_level),
         ("TasksMax", "t", TASKS_MAX),
         ("CPUWeight", "t", confines.weight),
     ]
