@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sysjobs.conditions import Hold
 from sysjobs.devices import Share
-from sysjobs.engine.outcome import Seen, outcome
+from sysjobs.engine.outcome import Found, Seen, outcome
 from sysjobs.engine.script import STEPS, Traces
 from sysjobs.engine.units import Unit
 from sysjobs.events import (
@@ -113,7 +113,12 @@ traces = st.builds(
     setup_code=st.none() | statuses_of_processes,
 )
 sights = st.builds(
-    Seen, unit=st.none() | units, traces=traces, stopped=st.booleans(), rebooting=st.booleans()
+    Seen,
+    unit=st.none() | units,
+    traces=traces,
+    stopped=st.booleans(),
+    rebooting=st.booleans(),
+    found=st.builds(Found, requested=st.booleans()),
 )
 outcomes: st.SearchStrategy[Outcome] = sights.map(outcome)
 

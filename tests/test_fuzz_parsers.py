@@ -236,7 +236,9 @@ def test_lines_of_the_journal(log: list[Entry], all_of_it: bool) -> None:
     assert found is None or isinstance(found, OomKill)
 
 
-FIELDS = st.sampled_from(["MESSAGE", "_TRANSPORT", "SYSLOG_IDENTIFIER", "__REALTIME_TIMESTAMP"])
+FIELDS = st.sampled_from(
+    ["MESSAGE", "_TRANSPORT", "SYSLOG_IDENTIFIER", "INVOCATION_ID", "__REALTIME_TIMESTAMP"]
+)
 
 
 @given(st.lists(st.dictionaries(FIELDS, VALUES).map(json.dumps) | st.text(max_size=9), max_size=3))

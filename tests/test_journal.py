@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import select
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,10 @@ from sysjobs.engine import journal
 from sysjobs.engine.evidence import Victim
 from sysjobs.engine.journal import Journal
 from sysjobs.engine.oom import Killer, OomKill
+from sysjobs.engine.outcome import Found
 from tests.waiting import wait_until
 
-KILL = OomKill(Killer.EARLYOOM, "py", 1 << 20)
+KILL, NOTHING = Found(OomKill(Killer.EARLYOOM, "py", 1 << 20)), Found()
 
 
 def line(pid: int, at: int = 50) -> str:
@@ -64,9 +66,9 @@ def searches(epoll: select.epoll) -> Journal:
     return Journal(epoll)
 
 
-def found(searches: Journal, epoll: select.epoll, count: int) -> dict[int, OomKill | None]:
+def found(searches: Journal, epoll: select.epoll, count: int) -> dict[int, Found]:
     """What so many searches come to."""
-    ends: dict[int, OomKill | None] = {}
+    ends: dict[int, Found] = {}
     while len(ends) < count:
         assert epoll.poll(10)
         ends |= searches.found()
@@ -85,6 +87,17 @@ def test_a_search(fake: Fake, searches: Journal, epoll: select.epoll) -> None:
     assert epoll.poll(0) == []
 
 
+def test_a_signal_that_systemd_was_asked_for(fake: Fake, searches: Journal, epoll: select.epoll) -> None:
+    text = "sysjobs-1.service: Sent signal SIGINT to main process 7 (sh) on client request."
+    fields = {"SYSLOG_IDENTIFIER": "systemd", "INVOCATION_ID": "ab", "__REALTIME_TIMESTAMP": "50"}
+    fake.says(json.dumps({"MESSAGE": text, **fields}))
+    asked = replace(victim(7), signal=2, invocation="ab")
+    assert searches.search(1, asked)
+    assert found(searches, epoll, 1) == {1: Found(requested=True)}
+    # Whoever isn't PID 1 may say so as well.
+    assert "SYSLOG_IDENTIFIER=systemd _PID=1 " in fake.looks[0]
+
+
 def test_who_asks_meanwhile_shares_the_next_look(fake: Fake, searches: Journal, epoll: select.epoll) -> None:
     """The first look is over only when there are 50 who wait for another."""
     fake.says(line(7), script="[ -e go ] || { mkfifo go; read -r _ <go; }")
@@ -95,7 +108,7 @@ def test_who_asks_meanwhile_shares_the_next_look(fake: Fake, searches: Journal, 
     wait_until((fake.folder / "go").exists)
     assert epoll.poll(0) == []
     (fake.folder / "go").write_text("go\n")
-    assert found(searches, epoll, 51) == {key: KILL if key % 2 or not key else None for key in range(51)}
+    assert found(searches, epoll, 51) == {key: KILL if key % 2 or not key else NOTHING for key in range(51)}
     assert len(fake.looks) == 2
 
 
@@ -105,7 +118,7 @@ def test_a_journal_that_does_not_answer(
     """What it had said by then counts."""
     monkeypatch.setattr(journal, "PATIENCE", 0.2)
     fake.says(script=f"echo '{line(7)}'; mkfifo for-ever; read -r _ <for-ever")
-    for key, kill in ((1, KILL), (2, None)):
+    for key, kill in ((1, KILL), (2, NOTHING)):
         assert searches.search(key, victim(8 - key))
         assert found(searches, epoll, 1) == {key: kill}
         (fake.folder / "for-ever").unlink()
@@ -119,7 +132,7 @@ def test_a_journal_that_says_too_much(
     fake.says(line(7), *[line(3)] * 1000, line(8))
     assert searches.search(1, victim(7))
     assert searches.search(2, victim(8))
-    assert found(searches, epoll, 2) == {1: None, 2: KILL}
+    assert found(searches, epoll, 2) == {1: NOTHING, 2: KILL}
 
 
 def test_nothing_to_look_with(
@@ -138,4 +151,4 @@ def test_nothing_to_look_with_any_more(
     assert searches.search(1, victim(7))
     assert searches.search(2, victim(7))
     monkeypatch.setenv("PATH", str(tmp_path / "gone"))
-    assert found(searches, epoll, 2) == {1: KILL, 2: None}
+    assert found(searches, epoll, 2) == {1: KILL, 2: NOTHING}

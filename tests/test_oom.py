@@ -133,6 +133,9 @@ LINES = [
     (line(__REALTIME_TIMESTAMP=None), []),
     (line(SYSLOG_IDENTIFIER=["a", "b"]), [Entry(7, "", "x")]),
     (b"x\n[]\n7\n{}\n\xff\n" + line() + line()[:-9], [Entry(7, "earlyoom", "x")]),
+    (line(_SOURCE_REALTIME_TIMESTAMP="5", INVOCATION_ID="ab"), [Entry(5, "earlyoom", "x", "ab")]),
+    (line(_SOURCE_REALTIME_TIMESTAMP="x"), []),
+    (line(INVOCATION_ID=["a", "b"]), [Entry(7, "earlyoom", "x")]),
     (b"", []),
 ]
 

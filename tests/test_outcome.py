@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 
 from sysjobs.engine.oom import Killer, OomKill
-from sysjobs.engine.outcome import Seen, asks_journal, end_time, has_ended, outcome
+from sysjobs.engine.outcome import Found, Seen, asks_journal, end_time, has_ended, outcome
 from sysjobs.engine.script import Traces
 from sysjobs.engine.units import Unit, updated
 from sysjobs.jobs import Exit, Outcome, Status, Usage
@@ -179,7 +179,7 @@ KILLS = [
 @pytest.mark.parametrize(("end", "kill", "expected"), KILLS)
 def test_whom_the_journal_names(end: Unit, kill: OomKill, expected: str) -> None:
     traces = RUN if end.main_ended else SETUP
-    assert told(outcome(Seen(end, traces, kill=kill, cgroup=SERVICE))) == f"FAILED_DRIVER {expected}"
+    assert told(outcome(Seen(end, traces, found=Found(kill), cgroup=SERVICE))) == f"FAILED_DRIVER {expected}"
 
 
 SERVICE = "/a/sysjobs-42.service"
@@ -198,7 +198,7 @@ PEAKS = [
 @pytest.mark.parametrize(("end", "kill", "peak", "expected"), PEAKS)
 def test_peak_memory(end: Unit | None, kill: OomKill | None, peak: int | None, expected: int | None) -> None:
     """Where systemd doesn't know it: a job that its own limit ended was there."""
-    found = outcome(Seen(end, RUN, kill=kill, cgroup=SERVICE, limit=100, usage=Usage(5, peak)))
+    found = outcome(Seen(end, RUN, found=Found(kill), cgroup=SERVICE, limit=100, usage=Usage(5, peak)))
     assert found.usage == Usage(5, expected)
 
 

@@ -212,6 +212,7 @@ UPDATES: list[tuple[dict[str, object], dict[str, object]]] = [
         {"main_started_at": 5, "main_exited_at": None},
     ),
     ({"StateChangeTimestamp": 9}, {"changed_at": 9}),
+    ({"LogLevelMax": -1}, {"log_level": -1}),
     ({"ExecStartPre": []}, {}),
     (
         {"ExecStartPre": [(b"sh", [b"sh"], False, 1, 1, 2, 2, 3, 1, 7)]},

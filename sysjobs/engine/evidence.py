@@ -10,23 +10,28 @@ KERNEL, MANAGER, OOMD, EARLYOOM = "kernel", "systemd", "systemd-oomd", "earlyoom
 """Whose lines are of interest."""
 
 SLACK = 10_000_000
-"""Microseconds that a line may take to the journal, which dates it when it comes there."""
+"""Microseconds that a line may take to the journal, which may date it when it comes there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A line of the journal, and when it came there (microseconds since 1970)."""
+    """A line of the journal, and when it was sent or came there (microseconds since 1970).
+
+    `invocation`: the run of a unit that it is about, if whoever wrote it says so.
+    """
 
     at: int
     source: str
     text: str
+    invocation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Victim:
     """Who is looked for: a cgroup (a path of the kernel's, from the root), or the process that the job was.
 
-    `all_of_it`: systemd says that its memory ran out, whichever of its processes was killed.
+    `all_of_it`: systemd says that its memory ran out, whichever of its processes was killed. `signal`: what
+    ended the process, in this `invocation` of its unit. Signals until `ours_until` may have been our own.
     """
 
     cgroup: str
@@ -34,6 +39,9 @@ class Victim:
     since: int
     until: int
     all_of_it: bool
+    signal: int | None = None
+    invocation: str = ""
+    ours_until: int = 0
 
     @property
     def unit(self) -> str:
@@ -55,12 +63,12 @@ def entries(output: bytes) -> list[Entry]:
             if isinstance(text, list):
                 # Not UTF-8: a process may have any name.
                 text = bytes(text).decode("utf-8", "replace")
-            at = int(fields["__REALTIME_TIMESTAMP"])
-            source = _source(fields)
+            at = int(fields.get("_SOURCE_REALTIME_TIMESTAMP") or fields["__REALTIME_TIMESTAMP"])
+            source, invocation = _source(fields), fields.get("INVOCATION_ID")
         except (ValueError, KeyError, TypeError, AttributeError):
             continue
         if isinstance(text, str):
-            found.append(Entry(at, source, text))
+            found.append(Entry(at, source, text, invocation if isinstance(invocation, str) else ""))
     return found
 
 

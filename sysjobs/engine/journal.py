@@ -1,4 +1,4 @@
-"""Looking into the journal for who killed a job, without waiting: one look at a time, for all who asked."""
+"""Looking into the journal for who ended a job, without waiting: one look at a time, for all who asked."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import subprocess
 from contextlib import suppress
 from dataclasses import dataclass
 
-from sysjobs.engine.evidence import Victim, entries
-from sysjobs.engine.oom import OomKill, find_kill
+from sysjobs.engine import requests
+from sysjobs.engine.evidence import Victim
+from sysjobs.engine.outcome import Found, look_up
 
 log = logging.getLogger(__name__)
 
@@ -30,8 +31,8 @@ _LINES = (
     "SYSLOG_IDENTIFIER=earlyoom",
     "_SYSTEMD_SLICE=system.slice",
 )
-_MATTER = "oom-kill:|Killed |systemd-oomd killed |sending SIG"
-_FIELDS = "MESSAGE,SYSLOG_IDENTIFIER,_TRANSPORT"
+_MATTER = f"oom-kill:|Killed |systemd-oomd killed |sending SIG|{requests.MATTER}"
+_FIELDS = "MESSAGE,SYSLOG_IDENTIFIER,_TRANSPORT,INVOCATION_ID,_SOURCE_REALTIME_TIMESTAMP"
 # What was said before the job's end is in the journal once that has taken in what has come to it so far.
 _LOOK = 'journalctl --sync; exec journalctl --boot --quiet --no-pager --output=json "$@"'
 
@@ -58,7 +59,7 @@ class Journal:
         return key in self._waiting or (self._look is not None and key in self._look.victims)
 
     def search(self, key: int, victim: Victim) -> bool:
-        """Have it looked for who killed this one; False if that can't be done now."""
+        """Have it looked for who ended this one; False if that can't be done now."""
         self._waiting[key] = victim
         if self._look is not None:
             # It may have read past the lines about this one.
@@ -87,7 +88,7 @@ class Journal:
         self._look = _Look(process, victims)
         return True
 
-    def found(self) -> dict[int, OomKill | None]:
+    def found(self) -> dict[int, Found]:
         """What came of the searches that have ended since the last call."""
         look = self._look
         if look is None or not self._read(look):
@@ -96,11 +97,10 @@ class Journal:
         self._epoll.unregister(look.process.stdout.fileno())
         with look.process:
             self._look = None
-        lines = entries(look.output)
-        found = {key: find_kill(lines, victim) for key, victim in look.victims.items()}
+        found = look_up(look.output, look.victims)
         waiting = list(self._waiting)
         if waiting and not self._begin():
-            found |= dict.fromkeys(waiting)
+            found |= dict.fromkeys(waiting, Found())
         return found
 
     @staticmethod

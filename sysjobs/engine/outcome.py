@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import errno
 import signal
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from sysjobs.engine import oom
-from sysjobs.engine.evidence import SLACK, Victim
-from sysjobs.engine.oom import OomKill
+from sysjobs.engine.evidence import SLACK, Victim, entries
+from sysjobs.engine.oom import OomKill, find_kill
+from sysjobs.engine.requests import Requests
 from sysjobs.engine.script import Traces
 from sysjobs.engine.units import DUMPED, EXITED, Unit
 from sysjobs.jobs import REBOOTED, Exit, Job, Outcome, Reason, Status, Usage
@@ -38,7 +40,8 @@ _FAULTS = frozenset(
 
 _CLEAN = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE)
 
-# What is sent to end a process for want of memory; whoever did so may have said so in the journal.
+# What is sent to end a process for want of memory; whoever did so may have said so in the journal. Of other
+# signals it knows something only where systemd says of a unit what it was asked to send.
 _SENT_TO_KILL = frozenset((signal.SIGTERM, signal.SIGKILL))
 
 _LONGEST_LOOK = 600_000_000
@@ -66,12 +69,23 @@ _COMMANDS: dict[tuple[str, int | None], tuple[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
+class Found:
+    """What the journal has of an end.
+
+    `kill`: who did so for want of memory. `requested`: systemd sent the signal, as somebody asked it to.
+    """
+
+    kill: OomKill | None = None
+    requested: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Seen:
     """A unit (None: not loaded), what its scripts left, and what happened around it.
 
     `stopped`: systemd was told to stop it, not by us. `rebooting`: the machine is going down, or went down.
-    `told`: it had our SIGTERM. `kill`: what the journal has of it, where memory ran out; `cgroup`, `limit`:
-    the job's own; `usage`: what it used, as far as systemd knows.
+    `told`: it had our SIGTERM. `found`: what the journal has of its end; `cgroup`, `limit`: the job's own;
+    `usage`: what it used, as far as systemd knows.
     """
 
     unit: Unit | None
@@ -79,7 +93,7 @@ class Seen:
     stopped: bool = False
     rebooting: bool = False
     told: bool = False
-    kill: OomKill | None = None
+    found: Found = Found()
     cgroup: str = ""
     limit: int = 0
     usage: Usage = Usage()  # noqa: RUF009 - it is frozen
@@ -106,8 +120,15 @@ def asks_journal(seen: Seen) -> bool:
         return True
     if seen.stopped or seen.told:
         return False
-    end = _exit(unit.main_code, unit.main_status) or _setup_exit(unit, seen.traces)
-    return end is not None and end.signal in _SENT_TO_KILL
+    number = _signal(seen)
+    return number in _SENT_TO_KILL or (number is not None and unit.tells_all)
+
+
+def _signal(seen: Seen) -> int | None:
+    """What ended its main process, or setup."""
+    assert seen.unit is not None
+    end = _exit(seen.unit.main_code, seen.unit.main_status) or _setup_exit(seen.unit, seen.traces)
+    return end.signal if end is not None else None
 
 
 def victim(job: Job, seen: Seen, now: int) -> Victim:
@@ -119,14 +140,31 @@ def victim(job: Job, seen: Seen, now: int) -> Victim:
     if job.started_at is not None and job.started_at <= until:
         # Else the clock was set back since.
         since = max(since, job.started_at)
-    pid = seen.unit.main_pid if seen.unit.main_ended else seen.unit.setup_pid
-    return Victim(seen.cgroup, pid, since, until, all_of_it=seen.unit.result == "oom-kill")
+    return Victim(
+        cgroup=seen.cgroup,
+        pid=seen.unit.main_pid if seen.unit.main_ended else seen.unit.setup_pid,
+        since=since,
+        until=until,
+        all_of_it=seen.unit.result == "oom-kill",
+        signal=_signal(seen),
+        invocation=seen.unit.invocation_id or "",
+        # Before the last one that we know of there may have been others. That one itself is told by the job.
+        ours_until=job.sent.at if job.sent is not None else 0,
+    )
+
+
+def look_up(output: bytes, victims: Mapping[int, Victim]) -> dict[int, Found]:
+    """What the journal's `output` has of each of them."""
+    lines = entries(output)
+    requests = Requests(lines)
+    others = [entry for entry in lines if entry not in requests]
+    return {key: Found(find_kill(others, victim), requests.ended(victim)) for key, victim in victims.items()}
 
 
 def outcome(seen: Seen) -> Outcome:
     """How a unit ended that has ended, as if the queue had left it alone."""
     usage = seen.usage
-    if usage.peak_memory is None and seen.limit and oom.at_own_limit(seen.kill, seen.cgroup):
+    if usage.peak_memory is None and seen.limit and oom.at_own_limit(seen.found.kill, seen.cgroup):
         # It is within a page or so of that.
         usage = replace(usage, peak_memory=seen.limit)
     return replace(_outcome(seen), usage=usage)
@@ -138,45 +176,48 @@ def _outcome(seen: Seen) -> Outcome:
         return _vanished(seen)
     main = _exit(unit.main_code, unit.main_status)
     setup = _setup_exit(unit, traces)
-    if unit.result == "oom-kill" or seen.kill is not None:
-        code, text = oom.sentence(
-            seen.kill, seen.cgroup, seen.limit, seen.usage.peak_memory, setup=main is None
-        )
+    kill = seen.found.kill
+    if unit.result == "oom-kill" or kill is not None:
+        code, text = oom.sentence(kill, seen.cgroup, seen.limit, seen.usage.peak_memory, setup=main is None)
         return Outcome(Status.FAILED_DRIVER, Reason(code, text), main, setup)
     if seen.stopped or (unit.active_state == "inactive" and _is_clean(main) and _is_clean(setup)):
         # By itself a unit stays active or fails: only being stopped leads here, or a reset after it failed.
         return _stopped(seen, main, setup)
     if main is not None:
-        return _main_outcome(main, setup, traces, timeout=unit.result == "timeout")
+        return _main_outcome(main, setup, seen)
     if setup is not None or traces.phase == "setup":
-        return _setup_outcome(setup, traces)
+        return _setup_outcome(setup, seen)
     text = f"Could not be started: systemd says {unit.result!r}."
     return Outcome(Status.FAILED_DRIVER, Reason("start", text))
 
 
-def _main_outcome(main: Exit, setup: Exit | None, traces: Traces, *, timeout: bool) -> Outcome:
+def _main_outcome(main: Exit, setup: Exit | None, seen: Seen) -> Outcome:
     if main.code == 0:
         return Outcome(Status.SUCCEEDED, None, main, setup)
     if main.code is not None:
-        failure = _start_failure(main.code, traces, "run")
+        failure = _start_failure(main.code, seen.traces, "run")
         if failure is not None:
             return Outcome(Status.FAILED_DRIVER, failure, _shell_code(main), setup)
         return Outcome(Status.FAILED, Reason("exit-code", f"Ended with exit code {main.code}."), main, setup)
-    if timeout:
+    if seen.unit is not None and seen.unit.result == "timeout":
         # No property of ours lets a running job time out: a drop-in, or a stop that was not seen to begin.
         text = (
             f"Ended by systemd with {main}: it was stopped, or ran into a time limit that its unit was given."
         )
         return Outcome(Status.FAILED_DRIVER, Reason("unit-timeout", text), main, setup)
+    if seen.found.requested:
+        return Outcome(Status.FAILED_DRIVER, _requested("Ended", main), main, setup)
     if main.signal == signal.SIGKILL:
         return Outcome(Status.FAILED_DRIVER, _killed("Killed"), main, setup)
     return Outcome(Status.FAILED, Reason("signal", f"Ended by {_whence(main)}."), main, setup)
 
 
-def _setup_outcome(setup: Exit | None, traces: Traces) -> Outcome:
+def _setup_outcome(setup: Exit | None, seen: Seen) -> Outcome:
     if setup is None:
         text = "Setup failed; systemd was reloaded meanwhile and no longer says how."
         return Outcome(Status.FAILED_SETUP, Reason("setup", text), None, None)
+    if setup.signal is not None and seen.found.requested:
+        return Outcome(Status.FAILED_DRIVER, _requested("Setup was ended", setup), None, setup)
     if setup.signal == signal.SIGKILL:
         return Outcome(Status.FAILED_DRIVER, _killed("Setup was killed"), None, setup)
     if setup.signal is not None:
@@ -184,7 +225,7 @@ def _setup_outcome(setup: Exit | None, traces: Traces) -> Outcome:
             Status.FAILED_SETUP, Reason("setup", f"Setup was ended by {_whence(setup)}."), None, setup
         )
     assert setup.code is not None
-    failure = _start_failure(setup.code, traces, "setup")
+    failure = _start_failure(setup.code, seen.traces, "setup")
     if failure is not None:
         return Outcome(Status.FAILED_DRIVER, failure, None, _shell_code(setup))
     return Outcome(
@@ -233,6 +274,11 @@ def _vanished(seen: Seen) -> Outcome:
 
 def _killed(what: str) -> Reason:
     return Reason("killed", f"{what} by SIGKILL, not by sysjobs; sender unknown.")
+
+
+def _requested(what: str, end: Exit) -> Reason:
+    text = f"{what} by {end}, sent through systemd, as `systemctl kill` does, not through sysjobs."
+    return Reason("killed", text)
 
 
 def _whence(end: Exit) -> str:

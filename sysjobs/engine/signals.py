@@ -19,7 +19,7 @@ Signal = tuple[str, str, dict[str, Any]]
 
 @dataclass(slots=True)
 class Tracked:
-    """A unit that may be loaded: the job as it was launched, and what systemd last said."""
+    """A unit that may be loaded: the job as of its launch or its last signal, and what systemd last said."""
 
     job: Job
     unit: Unit = field(default_factory=Unit)

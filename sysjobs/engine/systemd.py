@@ -28,14 +28,14 @@ from sysjobs.engine.accounting import Accounting
 from sysjobs.engine.boot import leave_note, read_boot
 from sysjobs.engine.bus import Bus, CallFailed, Knock
 from sysjobs.engine.cgroups import EmptyWatch, children, controllers, is_populated
+from sysjobs.engine.details import completed
 from sysjobs.engine.enforcement import Enforcement, missing, no_device
 from sysjobs.engine.files import PASSING, JobFiles
 from sysjobs.engine.journal import Journal
 from sysjobs.engine.kept import KeptUnits
-from sysjobs.engine.oom import OomKill
-from sysjobs.engine.outcome import Seen, asks_journal, end_time, has_ended, outcome, refusal, victim
+from sysjobs.engine.outcome import Found, Seen, asks_journal, end_time, has_ended, outcome, refusal, victim
 from sysjobs.engine.script import Traces
-from sysjobs.engine.signals import SERVICE, UNIT, Tracked, take_in, tell_stop
+from sysjobs.engine.signals import UNIT, Tracked, take_in, tell_stop
 from sysjobs.engine.units import (
     LOG_LEVELS,
     Confines,
@@ -75,8 +75,8 @@ class Systemd:
         self._epoll = select.epoll()
         self._emptying = EmptyWatch(self._epoll)
         self._journal = Journal(self._epoll)
-        # What it has of jobs that somebody killed, until they are let go.
-        self._kills: dict[int, OomKill | None] = {}
+        # What it has of jobs that somebody ended, until they are let go.
+        self._found: dict[int, Found] = {}
         self._enforcement = Enforcement()
         self.access = Access()
         self.set_up(settings)
@@ -180,6 +180,8 @@ class Systemd:
 
     def signal(self, job: Job, number: int, *, everybody: bool = False) -> None:
         control.kill(self.bus, job.unit, number, "all" if everybody else "main")
+        if (tracked := self._tracked.get(job.id)) is not None:
+            tracked.job = job
 
     def weigh(self, cpus: Mapping[tuple[int, int | None], int]) -> None:
         self._enforcement.weigh(self.bus, cpus)
@@ -224,7 +226,7 @@ class Systemd:
         self._emptying.add(job.id, self._cgroup(job))
 
     def clean(self, job: Job) -> None:
-        self._kills.pop(job.id, None)
+        self._found.pop(job.id, None)
         # What can't be removed now is left to the next sweep.
         with suppress(OSError):
             self._files.clean(job)
@@ -241,8 +243,8 @@ class Systemd:
 
     def events(self) -> Iterator[Observation]:
         # Read in any case: the descriptor stays readable until then.
-        found = {job_id: kill for job_id, kill in self._journal.found().items() if job_id in self._tracked}
-        self._kills |= found
+        found = {job_id: each for job_id, each in self._journal.found().items() if job_id in self._tracked}
+        self._found |= found
         if self._bus is None:
             yield from self._emptied()
             return
@@ -344,10 +346,7 @@ class Systemd:
                 for difference in self.not_held(job):
                     log.warning("job %d: %s", job.id, difference)
             return running
-        if not unit.main_ended and unit.setup_code == 0 and job.has_setup:
-            # Signals don't carry how ExecStartPre ended.
-            pre = self.bus.get(job.unit, SERVICE, "ExecStartPre", "a(sasbttttuii)")
-            unit = tracked.unit = updated(unit, {"ExecStartPre": pre})
+        unit = tracked.unit = completed(self.bus, job.unit, unit, has_setup=job.has_setup)
         inactive = unit.active_state == "inactive" and not tracked.released
         seen = Seen(
             unit,
@@ -355,12 +354,12 @@ class Systemd:
             stopped=tracked.stopped,
             rebooting=(tracked.stopped or inactive) and self._is_going_down(),
             told=tracked.told or job.ending,
-            kill=self._kills.get(job.id),
+            found=self._found.get(job.id, Found()),
             cgroup=self._cgroup(job).removeprefix(_CGROUPS),
             limit=job.amount.memory,
             usage=self._accounting.usage(tracked),
         )
-        ask = patient and not tracked.released and job.id not in self._kills and asks_journal(seen)
+        ask = patient and not tracked.released and job.id not in self._found and asks_journal(seen)
         if ask and (
             job.id in self._journal or self._journal.search(job.id, victim(job, seen, time.time_ns() // 1000))
         ):

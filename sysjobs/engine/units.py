@@ -43,6 +43,8 @@ class Unit:
     setup_code: int = 0
     setup_status: int = 0
     setup_pid: int = 0
+    log_level: int | None = None
+    """What systemd may say of it, -1: all; None: that wasn't read."""
     has_job: bool = False
     # The same moments in CLOCK_MONOTONIC.
     main_exited_monotonic: int | None = None
@@ -51,6 +53,16 @@ class Unit:
     @property
     def main_ended(self) -> bool:
         return self.main_code != 0
+
+    @property
+    def signalled(self) -> bool:
+        """A signal ended its main process or its setup."""
+        return max(self.main_code, self.setup_code) > EXITED
+
+    @property
+    def tells_all(self) -> bool:
+        """systemd says of it what it was asked to send to it."""
+        return self.log_level is not None and not 0 <= self.log_level < LOG_LEVELS["all"]
 
     @property
     def over(self) -> bool:
@@ -212,6 +224,7 @@ _FIELDS = {
     "Job": ("has_job", _has_job),
     "Result": ("result", _text),
     "InvocationID": ("invocation_id", _id),
+    "LogLevelMax": ("log_level", _number),
     "ExecMainCode": ("main_code", _number),
     "ExecMainStatus": ("main_status", _number),
     "ExecMainPID": ("main_pid", _number),
