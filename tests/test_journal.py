@@ -124,6 +124,27 @@ def test_a_journal_that_does_not_answer(
         (fake.folder / "for-ever").unlink()
 
 
+KILL_ONCE = "[ -e killed ] || { touch killed; kill -TERM $$; }"
+
+
+def test_a_look_that_was_killed_is_no_answer(fake: Fake, searches: Journal, epoll: select.epoll) -> None:
+    """Together with those who asked meanwhile it is looked again for whom it was."""
+    fake.says(line(7), script=KILL_ONCE)
+    assert searches.search(1, victim(7))
+    assert searches.search(2, victim(7))
+    assert found(searches, epoll, 2) == {1: KILL, 2: KILL}
+    assert len(fake.looks) == 2
+    assert epoll.poll(0) == []
+
+
+def test_looks_that_are_always_killed(fake: Fake, searches: Journal, epoll: select.epoll) -> None:
+    fake.says(line(7), script="kill -KILL $$")
+    assert searches.search(1, victim(7))
+    assert found(searches, epoll, 1) == {1: NOTHING}
+    assert len(fake.looks) == 2
+    assert 1 not in searches
+
+
 def test_a_journal_that_says_too_much(
     fake: Fake, searches: Journal, epoll: select.epoll, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,8 @@ import pytest
 from tests.admin_on_node import DAEMON, SETTINGS, Place, place, put_settings, unit
 from tests.node import Node
 
+PROCESSES = f"/sys/fs/cgroup/system.slice/{DAEMON}/cgroup.procs"
+BOTH = "sysjobsd.socket sysjobsd.service"
 UP = "touch up.$SYSJOBS_JOB_ID; "
 STAYS = f"{UP}exec sleep 1000"
 
@@ -138,3 +140,32 @@ def test_units_go_by_what_was_set_when_they_were_made(node: Node, alice: Place) 
     node.sh(f"systemctl kill -s INT sysjobs-{before} sysjobs-{during} sysjobs-{after}")
     alice.wait(before, during, after)
     check(alice, [before, during, after], [unknown, known, unknown])
+
+
+def test_looks_into_the_journal_are_killed(node: Node, alice: Place) -> None:
+    """By somebody, and by a stop of the daemon: looked again is by this one and by the next."""
+    options = ["--cpus", "0", "-c", STAYS]
+    with messages(node, "all"):
+        jobs = [alice.start(*options), alice.start(*options, count=2)]
+    journald = node.sh("systemctl show -P MainPID systemd-journald").strip()
+    node.run(["kill", "-STOP", journald])
+    try:
+        node.sh(f"systemctl kill -s INT sysjobs-{jobs[0]}")
+        first = look(node)
+        node.run(["kill", first])
+        look(node, after=first)
+        # One that is ended while it is away is looked for, too.
+        node.sh(f"systemctl stop {BOTH}; systemctl kill -s INT sysjobs-{jobs[1]}")
+    finally:
+        node.run(["kill", "-CONT", journald])
+    node.sh(f"systemctl start {BOTH}")
+    alice.wait(*jobs)
+    check(alice, jobs, [KINDS["INT"]] * 2)
+
+
+def look(node: Node, after: str = "0") -> str:
+    """The daemon's process that looks into the journal, once there is another one than that."""
+    is_look = f"grep -qsx timeout /proc/$p/comm && [ $p != {after} ]"
+    looks = f"for p in $(cat {PROCESSES}); do if {is_look}; then echo $p; fi; done"
+    node.wait_for(f'[ -n "$({looks})" ]')
+    return node.sh(looks).strip()

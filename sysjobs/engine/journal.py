@@ -44,6 +44,7 @@ _MOST = 1 << 22
 class _Look:
     process: subprocess.Popen[bytes]
     victims: dict[int, Victim]
+    again: bool
     output: bytes = b""
 
 
@@ -66,8 +67,8 @@ class Journal:
             return True
         return self._begin()
 
-    def _begin(self) -> bool:
-        """Look for all that wait."""
+    def _begin(self, *, again: bool = False) -> bool:
+        """Look for all that wait, some of them for the last time."""
         victims, self._waiting = self._waiting, {}
         since = min(victim.since for victim in victims.values()) // 1_000_000
         arguments = (f"--since=@{since}", f"--grep={_MATTER}", f"--output-fields={_FIELDS}", *_LINES)
@@ -85,7 +86,7 @@ class Journal:
         assert process.stdout is not None
         os.set_blocking(process.stdout.fileno(), False)
         self._epoll.register(process.stdout.fileno(), select.EPOLLIN)
-        self._look = _Look(process, victims)
+        self._look = _Look(process, victims, again)
         return True
 
     def found(self) -> dict[int, Found]:
@@ -97,9 +98,14 @@ class Journal:
         self._epoll.unregister(look.process.stdout.fileno())
         with look.process:
             self._look = None
-        found = look_up(look.output, look.victims)
+        # `timeout` ends by the signal that ended what it ran, if that came from elsewhere: whoever stops the
+        # daemon may mean all of its processes. The next daemon asks again, or this one does, once.
+        killed = (look.process.returncode or 0) < 0 and not look.again
+        if killed:
+            self._waiting = look.victims | self._waiting
+        found = {} if killed else look_up(look.output, look.victims)
         waiting = list(self._waiting)
-        if waiting and not self._begin():
+        if waiting and not self._begin(again=killed):
             found |= dict.fromkeys(waiting, Found())
         return found
 
