@@ -336,7 +336,7 @@ def _is_by(outcome: Outcome, signal: int) -> bool:
         end is not None
         and end.signal == signal
         and outcome.reason is not None
-        and outcome.reason.code in ("signal", "killed")
+        and outcome.reason.code in ("signal", "setup", "killed")
     )
 
 

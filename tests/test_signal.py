@@ -65,9 +65,13 @@ def test_what_gets_none(alice: Place) -> None:
     code, text = said(alice, "USR1", "99999")
     assert (code, "99999" in text) == (1, True)
     assert alice.show(sets_up)["status"] == "SETTING_UP"
-    assert said(alice, "--everybody", "KILL", str(sets_up))[0] == 0
-    assert alice.wait(sets_up) == 100
-    assert alice.show(sets_up)["status"] == "FAILED_SETUP"
+    another = alice.start("--setup", "touch up2; exec sleep 1000", "--", "true", count=2)
+    for job, name in ((sets_up, "KILL"), (another, "INT")):
+        assert said(alice, "--everybody", name, str(job))[0] == 0
+        assert alice.wait(job) == 100
+        shown = alice.show(job)
+        assert (shown["status"], shown["reason_code"]) == ("FAILED_SETUP", "signal")
+        assert shown["reason"].startswith(f"Ended by SIG{name}, which alice had sent ")
 
 
 def test_nobody_elses_job_gets_one(node: Node, alice: Place) -> None:

@@ -391,6 +391,11 @@ def test_a_signal_that_somebody_sent_and_that_ended_it() -> None:
         Status.FAILED, Reason("signal", "Ended by SIGKILL, which bob had sent 0.5s before."),
     )  # fmt: skip
     assert transition(done, Ended(NOW, USR1)).reason == USR1.reason, "another one"
+    setup = Outcome(Status.FAILED_SETUP, Reason("setup", "Sender unknown."), setup=Exit(signal=signal.SIGINT))
+    assert transition(done, Ended(NOW, setup)).reason == setup.reason, "another one"
+    sent = replace(done, sent=replace(done.sent, signal=signal.SIGINT))
+    assert (ended := transition(sent, Ended(NOW, setup))).status is Status.FAILED_SETUP
+    assert ended.reason == Reason("signal", "Ended by SIGINT, which bob had sent 0s before.")
     oom = replace(KILLED, reason=Reason("oom", "It ran out of memory."))
     assert transition(done, Ended(NOW, oom)).reason == oom.reason
     for waiting in (Status.INIT, Status.PENDING):
