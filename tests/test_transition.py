@@ -44,7 +44,6 @@ from sysjobs.jobs import (
     unit_name,
 )
 from sysjobs.retry import Retry
-from sysjobs.signalnames import signal_name
 from sysjobs.store import Store
 from sysjobs.transition import transition
 from sysjobs.views import ending_reason
@@ -319,21 +318,6 @@ def check(before: Job, job: Job) -> None:
     assert [each.number for each in job.past] == [*range(1, job.attempt + job.over)]
     assert not job.over or job.status.launched
     assert job.retry is None or job.failures <= job.retry.times
-
-
-NAMES = [
-    (9, "SIGKILL"),
-    (15, "SIGTERM"),
-    (34, "SIGRTMIN"),
-    (40, "SIGRTMIN+6"),
-    (64, "SIGRTMAX"),
-    (99, "signal 99"),
-]
-
-
-@pytest.mark.parametrize(("number", "name"), NAMES)
-def test_signal_name(number: int, name: str) -> None:
-    assert signal_name(number) == name
 
 
 def test_unit() -> None:
