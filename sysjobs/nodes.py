@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -33,6 +34,7 @@ class Nodes:
         Params(call.parameters, frozenset())
         holdings, waiting = self.queue.holdings, self.queue.waiting
         capacity, free = holdings.capacity, holdings.free
+        more = self._more_tasks()
         state: dict[str, object] = {
             "cpus": capacity.cpus / 1000,
             "memory": capacity.memory,
@@ -45,20 +47,28 @@ class Nodes:
             "resources": capacity.others,
             "resources_used": {name: count - free.others[name] for name, count in capacity.others.items()},
             "running": len(holdings),
-            "waiting": len(waiting),
-            "users": self._users(),
+            "waiting": len(waiting) + sum(more.values()),
+            "users": self._users(more),
         }
         if (drain := waiting.drain) is not None:
             state |= {"drained_by": drain.user, "drained_at": drain.at, "drained_for": drain.reason}
         exchange.finish({"node": state})
 
-    def _users(self) -> list[dict[str, object]]:
+    def _more_tasks(self) -> Counter[int]:
+        """How many tasks of arrays wait besides the one that each array counts for, by user."""
+        more: Counter[int] = Counter()
+        for job in self.queue.jobs.values():
+            if job.array is not None and job.waits:
+                more[job.uid] += len(job.array.unstarted) - 1
+        return more
+
+    def _users(self, more: Counter[int]) -> list[dict[str, object]]:
         """Those who have jobs that run or wait."""
         holdings, waiting = self.queue.holdings, self.queue.waiting
         users = []
         for uid, name in sorted({(job.uid, job.user) for job in self.queue.jobs.values()}):
             running, has = holdings.of_user(uid)
-            waits = waiting.of_user(uid)
+            waits = waiting.of_user(uid) + more[uid]
             if running or waits:
                 users.append(
                     {

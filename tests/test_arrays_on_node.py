@@ -62,6 +62,8 @@ def test_so_many_tasks_at_a_time(node: Node, alice: Place) -> None:
         "indices": "0-9", "count": 10, "limit": 2, "waiting": "2-9", "held": None, "running": 2, "ended": {}
     }  # fmt: skip
     assert (array["reason_code"], array["unit"], array["log"]) == ("array-limit", "", None)
+    state = json.loads(alice.run("node", "--json").stdout)
+    assert (state["running"], state["waiting"], state["users"][0]["waiting"]) == (2, 8, 8)
     alice.shell("touch go1")
     at_work(alice, 0, 1, 2)
     assert statuses(alice, str(job)) == {0: "RUNNING", 1: "SUCCEEDED", 2: "RUNNING"} | dict.fromkeys(

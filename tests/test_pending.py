@@ -77,8 +77,6 @@ def test_turns(steps: list[tuple[str, int, int, int]]) -> None:
         assert turns(pending) == [one.id for one in in_order]
         assert [pending.position(one.id) for one in in_order] == [*range(1, len(in_order) + 1)]
         assert len(pending) == len(there)
-        for uid in range(3):
-            assert pending.of_user(uid) == sum(one.uid == uid for one in there.values())
 
 
 def test_a_long_line_that_moves_up() -> None:

@@ -199,10 +199,6 @@ class Pending:
         priority = self._of[job_id].kind.priority
         return 1 + sum(line.before(priority, job_id) for line in self._lines.values())
 
-    def of_user(self, uid: int) -> int:
-        """How many are this user's."""
-        return self._counts[uid]
-
 
 def _drop(turns: list[Turn], turn: Turn) -> None:
     del turns[bisect_left(turns, turn)]

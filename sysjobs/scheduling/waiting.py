@@ -52,6 +52,7 @@ class Waiting:
         self._clock = clock
         self._room = room
         self._jobs: dict[int, Job] = {}
+        self._counts: Counter[int] = Counter()
         self._pending = Pending()
         self._deferred = Deferred()
         # How many other jobs those of each user name that they come after.
@@ -67,6 +68,7 @@ class Waiting:
 
     def clear(self) -> None:
         self._jobs.clear()
+        self._counts.clear()
         self._pending = Pending()
         self._deferred = Deferred()
         self._dependencies.clear()
@@ -86,6 +88,7 @@ class Waiting:
         if (stood := self._jobs.get(job.id)) is not None and kind_of(stood) != kind_of(job):
             # It has another place by now.
             self._pending.remove(job.id)
+        self._counts[job.uid] += stood is None
         self._jobs[job.id] = job
         if job.array is None or job.array.startable:
             self._pending.add(job)
@@ -100,7 +103,8 @@ class Waiting:
         self._deferred.discard(job.id)
 
     def _discard_pending(self, job: Job) -> None:
-        self._jobs.pop(job.id, None)
+        if self._jobs.pop(job.id, None) is not None:
+            self._counts[job.uid] -= 1
         self._pending.remove(job.id)
         self._seen = None
 
@@ -140,7 +144,7 @@ class Waiting:
 
     def of_user(self, uid: int) -> int:
         """How many of them are this user's."""
-        return self._pending.of_user(uid) + self._deferred.of_user(uid)
+        return self._counts[uid] + self._deferred.of_user(uid)
 
     def choose(self, holdings: Holdings) -> list[tuple[Job, tuple[Share, ...]]]:
         """Those that start now, and which devices each gets."""
