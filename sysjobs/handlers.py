@@ -27,7 +27,7 @@ from sysjobs.selection import Selection, all_of, bounded, job_of, not_found, sel
 from sysjobs.server import Exchange, News
 from sysjobs.store import Store
 from sysjobs.submission import CONTEXT_KEYS, SPEC_KEYS, Submitter, namesakes, new_job
-from sysjobs.sweep import values_of
+from sysjobs.sweep import Param, values_of
 from sysjobs.tasks import is_without_turn
 from sysjobs.views import details_view, ending_reason, job_view, not_enforced
 
@@ -48,6 +48,7 @@ class Handlers:
     paths: Paths
     room: FileSystems
     look: Look
+    _sweep: tuple[int, tuple[Param, ...]] = (0, ())
 
     def table(self) -> dict[str, Callable[[Exchange, Call], None]]:
         methods = {
@@ -216,9 +217,15 @@ class Handlers:
 
     def _params(self, job: Job) -> dict[bytes, bytes] | None:
         """What a task of a sweep got."""
-        if job.task is None or (array := self.queue.find(job.task.array_id)) is None or array.array is None:
+        if job.task is None:
             return None
-        return values_of(array.array.params, job.task.index)
+        array_id, params = self._sweep
+        if array_id != job.task.array_id:
+            # They never change, and many tasks of one array are asked for in a row.
+            array = self.queue.find(job.task.array_id)
+            params = array.array.params if array is not None and array.array is not None else ()
+            self._sweep = job.task.array_id, params
+        return values_of(params, job.task.index)
 
     def _payload(self, job: Job) -> Payload:
         if job.task is None or not is_without_turn(job):
