@@ -77,7 +77,7 @@ def test_systemd_is_reloaded_all_the_time(node: Node, alice: Place) -> None:
     with meanwhile(node, f"systemctl daemon-reload; {PAUSE}"):
         jobs = alice.submit_many(crowd(60, 3, cpus=0.02))
         assert alice.wait(*jobs) == 100
-    check(alice, jobs, within=5)
+    check(alice, jobs)
 
 
 def test_dbus_and_the_journal_are_restarted(node: Node, alice: Place) -> None:
@@ -170,7 +170,7 @@ def test_unix_signals_in_the_middle_of_calls(node: Node, alice: Place) -> None:
     with meanwhile(node, f"{kills}; {PAUSE}"):
         jobs = alice.submit_many(crowd(60, 2, cpus=0.02))
         assert alice.wait(*jobs) == 100
-    check(alice, jobs, within=5)
+    check(alice, jobs)
     assert daemon(node, "MainPID") == pid
     assert "out of touch" not in node.journal(DAEMON, since=since)
 

@@ -197,7 +197,7 @@ def test_a_socket_that_is_no_daemon(queue: QueueOnNode) -> None:
     with queue.node.spawn(["sh", "-c", script], user="alice") as web:
         queue.node.wait_for("[ -S /tmp/web ]")
         done = queue.run("--socket", "/tmp/web", "submit", "true", check=False)
-        web.communicate(timeout=10)
+        web.communicate(timeout=30)
     assert (done.returncode, done.stdout) == (3, b"")
     assert done.stderr.decode() == (
         "sysjobs: What answers at /tmp/web is not sysjobsd.\n  Check --socket and SYSJOBS_SOCKET.\n"

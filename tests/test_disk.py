@@ -125,7 +125,7 @@ def test_while_nothing_can_be_written(disk: Node, alice: Place) -> None:
         alice.shell("touch go")
         disk.wait_for(f"systemctl show -P StatusText {DAEMON} | grep -q 'database can.t be written'")
         # What was promised before is done.
-        wait_empty(disk, group, timeout=10)
+        wait_empty(disk, group, timeout=30)
         done = alice.run("cancel", str(asked), check=False)
         assert done.returncode == 1
         assert done.stderr.decode().startswith("sysjobs: The queue's database can't be written: ")
