@@ -86,6 +86,19 @@ def clear(node: Machine) -> None:
     node.wait_for(f"! systemctl list-units --no-legend --state active,deactivating '{UNITS}' | grep .")
 
 
+def multiply(node: Machine, job: int, number: int) -> None:
+    """Have as many more jobs like this one, which waits. The daemon is another one then."""
+    node.sh(
+        f"""
+        systemctl stop sysjobsd.socket {DAEMON}
+        sqlite3 /var/lib/sysjobs/sysjobs.db 'CREATE TEMP TABLE one AS SELECT * FROM jobs WHERE id = {job};
+            UPDATE one SET id = NULL, key = NULL;
+            INSERT INTO jobs SELECT one.* FROM one, generate_series(1, {number})'
+        systemctl start sysjobsd.socket {DAEMON}
+        """
+    )
+
+
 def unit(node: Machine, job: int, name: str) -> str:
     """A property of a job's unit."""
     return node.run(["systemctl", "show", "-P", name, f"sysjobs-{job}"]).stdout.decode().strip()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.admin_on_node import DAEMON, Place, daemon_memory, place
+from tests.admin_on_node import DAEMON, Place, daemon_memory, multiply, place
 from tests.node import Node
 from tests.raw_client import RawClient, request
 
@@ -79,15 +79,7 @@ def test_ten_thousand_that_wait(node: Node, alice: Place) -> None:
     last = alice.submit("--cpus", cpus, "true")
     node.run(["systemctl", "restart", DAEMON])
     before = daemon_memory(node)
-    node.sh(
-        f"""
-        systemctl stop sysjobsd.socket {DAEMON}
-        sqlite3 /var/lib/sysjobs/sysjobs.db 'CREATE TEMP TABLE one AS SELECT * FROM jobs WHERE id = {last};
-            UPDATE one SET id = NULL, key = NULL;
-            INSERT INTO jobs SELECT one.* FROM one, generate_series(1, 9998)'
-        systemctl start sysjobsd.socket {DAEMON}
-        """
-    )
+    multiply(node, last, 9998)
     assert "1 running, 10000 waiting" in alice.run("doctor").stdout.decode()
     assert daemon_memory(node) - before < 10_000 * 4 * 1024
     left_out = alice.run("queue", "-s", "--limit", "2").stderr.decode()

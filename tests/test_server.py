@@ -14,7 +14,7 @@ import pytest
 from sysjobs.handlers import WATCHED
 from sysjobs.server import MAX_CONNECTIONS, MAX_HELD
 from sysjobs.wire import MAX_MESSAGE
-from tests.admin_on_node import Place, clear, daemon, daemon_files, daemon_memory, place, stopped
+from tests.admin_on_node import Place, clear, daemon, daemon_files, daemon_memory, multiply, place, stopped
 from tests.node import Node
 from tests.raw_client import PATIENCE, RawClient, request
 from tests.waiting import wait_until
@@ -26,10 +26,14 @@ QUEUED = 4000
 INFO = request("org.varlink.service.GetInfo")
 
 
+@pytest.fixture(autouse=True)
+def _empty(node: Node) -> None:
+    clear(node)
+
+
 @pytest.fixture
 def bob(node: Node) -> Iterator[RawClient]:
     """Somebody else, who must be served, and a daemon that must be left as it was."""
-    clear(node)
     with RawClient(node, "bob") as client:
         client.call("List")
         pid, files, memory = daemon(node, "MainPID"), daemon_files(node), daemon_memory(node)
@@ -270,22 +274,17 @@ def test_a_client_that_vanishes_within_a_call(node: Node, bob: RawClient) -> Non
 def queued(node: Node) -> Iterator[Place]:
     """A queue in which a List or Watch is large."""
     with place(node) as alice:
-        cpus = int(node.sh("nproc"))
-        alice.submit_many([{"command": ["sleep", "1000"], "cpus": cpus, "grace": 0}])
-        spec = {"command": ["true"], "name": "n" * 200, "cpus": 1}
-        with RawClient(node) as client:
-            client.send(request("Submit", {"job": spec}) * QUEUED)
-            for _ in range(QUEUED):
-                assert client.receive()
+        alice.submit("--cpus", node.sh("nproc").strip(), "--grace", "0", "sleep", "1000")
+        multiply(node, alice.submit("--cpus", "1", "-n", "n" * 200, "true"), QUEUED - 1)
         yield alice
 
 
-def test_clients_that_stop_reading_a_large_reply(node: Node, bob: RawClient, queued: Place) -> None:
+def test_clients_that_stop_reading_a_large_reply(node: Node, queued: Place, bob: RawClient) -> None:
     files = daemon_files(node)
     after = []
     for _ in range(6):
         with ExitStack() as stack:
-            for number in range(40):
+            for number in range(20):
                 client = stack.enter_context(RawClient(node))
                 method = ("List", "Watch")[number % 2]
                 client.send(request(method, {"ids": ["1-1000000"]}, more=True))
@@ -301,10 +300,10 @@ def test_clients_that_stop_reading_a_large_reply(node: Node, bob: RawClient, que
     assert min(later - earlier for earlier, later in pairwise(after)) < 1 << 20, after
 
 
-def test_what_may_be_watched_and_listed_at_once_is_bounded(node: Node, bob: RawClient, queued: Place) -> None:
+def test_what_may_be_watched_and_listed_at_once_is_bounded(node: Node, queued: Place, bob: RawClient) -> None:
     before = daemon_memory(node)
     with ExitStack() as stack:
-        clients = [stack.enter_context(RawClient(node)) for _ in range(100)]
+        clients = [stack.enter_context(RawClient(node)) for _ in range(50)]
         codes = []
         for client in clients:
             client.send(request("Watch", {"ids": ["1-1000000"]}, more=True))
@@ -317,7 +316,7 @@ def test_what_may_be_watched_and_listed_at_once_is_bounded(node: Node, bob: RawC
         served(bob)
 
 
-def test_who_watches_many_jobs_is_told_of_all(node: Node, bob: RawClient, queued: Place) -> None:
+def test_who_watches_many_jobs_is_told_of_all(node: Node, queued: Place, bob: RawClient) -> None:
     waiting = sorted(queued.jobs("-s"))
     watching = node.spawn(["sysjobs", "wait", f"{waiting[0]}-{waiting[-1]}"], user="alice")
     with RawClient(node) as client:
