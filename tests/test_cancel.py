@@ -277,7 +277,11 @@ def test_systemd_s_own_patience_cuts_no_grace(node: Node, alice: Place) -> None:
 
 
 def test_those_that_are_named_and_no_others(node: Node, alice: Place) -> None:
-    sleepers = [alice.submit("--cpus", "0", "-n", name, "sleep", "1000") for name in "abbcde"]
+    sleeps = ("-c", "touch up$SYSJOBS_JOB_ID; exec sleep 1000")
+    sleepers = [
+        alice.start("--cpus", "0", "-n", name, *sleeps, count=count)
+        for count, name in enumerate("abbcde", start=1)
+    ]
     second, third, fourth, fifth, last = sleepers[1:]
 
     def cancel(selector: str, *jobs: int) -> str:
