@@ -129,7 +129,8 @@ class _Keeper:
             if signal.sigwait(_KEPT) == signal.SIGTERM:
                 os.kill(pid, signal.SIGTERM)
                 status = os.waitpid(pid, 0)[1]
-                os._exit(0 if status in (0, signal.SIGTERM) else status & 127 or 1)
+                # By SIGKILL where it had burned its fuse just before.
+                os._exit(0 if status in (0, signal.SIGTERM, signal.SIGKILL) else status & 127 or 1)
             _, status = os.waitpid(pid, 0)
             if status != signal.SIGKILL:
                 os._exit(1)
