@@ -141,6 +141,10 @@ def ends_well(scene: Scene) -> None:
     scene.job("exit 0", OK)
 
 
+def comes_as_it_starts(scene: Scene) -> None:
+    scene.job("exit 0", OK)
+
+
 def fails(scene: Scene) -> None:
     scene.job("exit 3", End("FAILED", 3))
 
@@ -295,6 +299,7 @@ def come_all_at_once(scene: Scene) -> None:
 
 SCENES: tuple[Act, ...] = (
     ends_well,
+    comes_as_it_starts,
     fails,
     ends_by_a_signal,
     is_killed,
@@ -320,3 +325,6 @@ SCENES: tuple[Act, ...] = (
     are_tasks_that_are_given_up,
     come_all_at_once,
 )
+
+AT_A_START = (comes_as_it_starts,)
+"""Scenes that a daemon starts into. Where there is nothing to take up yet, its steps are always the same."""
