@@ -55,6 +55,10 @@ LONGEST = ("tests/test_vm", "tests/test_crash")
 """What takes longest begins first, and the rest goes on beside it."""
 
 
+PARTS = "dms"
+"""The first letters of the modules with which another node begins, where several processes run the tests."""
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: [not item.nodeid.startswith(name) for name in LONGEST])
@@ -77,8 +81,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
                 return "vm"
             if nodeid.startswith("tests/test_crash"):
                 return f"{suite[1]} crash"
-            # Two nodes, for some half of the tests each: more can go on at once.
-            return f"{suite[1]} {'first' if nodeid < 'tests/test_e' else 'second'} node"
+            # Several nodes: the less each has to do, the shorter is the last one waited for.
+            part = sum(nodeid >= f"tests/test_{letter}" for letter in PARTS)
+            return f"{suite[1]} node {part + 1}"
 
     return ByMachine(config, log)
 
