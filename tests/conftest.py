@@ -37,7 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--crashes",
         type=int,
         default=0,
-        help="how often the daemon dies on each Debian (default and least: at every step once, some 500)",
+        help="how often the daemon dies on each Debian (default and least: at every step once, some 750)",
     )
     parser.addoption(
         "--messages", type=int, default=10_000, help="how many a fuzzed daemon gets (default: %(default)s)"
