@@ -102,7 +102,7 @@ class Changes:
         hold = Hold(exchange.peer.uid, _name(exchange.peer))
 
         def act(job: Job) -> Changed:
-            if not job.waits or (job.array is not None and not job.array.waiting):
+            if not job.waits:
                 return job, "started"
             return self.queue.change(job, Held(hold)), "held"
 
@@ -153,7 +153,7 @@ class Changes:
                 job = self.queue.change(job, LimitChanged(wanted.array_limit or None))
             return job, "set"
 
-        self._change_named(exchange, ids, act, lambda job, places: (job, "no_array"))
+        self._change_named(exchange, ids, act, lambda job, places: (job, "part"))
 
     def _adjusted(self, peer: Peer, job: Job, wanted: Adjustment) -> Adjusted:
         """Raises Refused for what can't be had here."""
@@ -187,8 +187,8 @@ class Changes:
                 return job, "unstarted"
             if job.attempt >= MAX_ATTEMPTS:
                 return job, "too_often"
-            if job.cancellation is not None:
-                return job, "cancelling"
+            if job.cancellation is not None or (job.timed_out and job.requeue is None):
+                return job, "ending"
             return self.queue.change(
                 job, RequeueRequested(*self._wish(peer, job, reason, seconds))
             ), "requeued"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from sysjobs.capacity import inventory
@@ -222,7 +223,10 @@ class Handlers:
         array_id, params = self._sweep
         if array_id != job.task.array_id:
             # They never change, and many tasks of one array are asked for in a row.
-            array = self.queue.find(job.task.array_id)
+            array = None
+            # What is wrong with the array's record is no task's fault.
+            with suppress(RowDamaged):
+                array = self.queue.find(job.task.array_id)
             params = array.array.params if array is not None and array.array is not None else ()
             self._sweep = job.task.array_id, params
         return values_of(params, job.task.index)

@@ -261,7 +261,7 @@ class Queue:
         """It has no unit: there is nothing to do but to wait, or to be over."""
         assert job.array is not None
         assert changed.array is not None
-        if len(changed.array.cancelled) > len(job.array.cancelled):
+        if len(changed.array.cancelled) > len(job.array.cancelled) or changed.status.terminal:
             self.waiting.given_up(changed)
         if changed.status.terminal:
             self._forget(changed)

@@ -6,23 +6,27 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from sysjobs.conditions import Conditions, Dependency, When
 from sysjobs.engine import Boot
-from sysjobs.events import CancelRequested, Ended, TasksCancelled
+from sysjobs.engine.files import JobFiles
+from sysjobs.events import CancelRequested, Ended, TasksCancelled, TimeLimitReached
 from sysjobs.indices import Indices, Places
 from sysjobs.jobs import Array, Exit, Outcome, Reason, Status, Task
 from sysjobs.payload import Payload
 from sysjobs.ports import RowDamaged
+from sysjobs.protocol import Call
 from sysjobs.resources import Amount
 from sysjobs.store import Filter, Kind, Store
 from sysjobs.sweep import Param
 from sysjobs.tasks import task_of
 from tests.models import NOW, new_job
 from tests.test_array import BY_ALICE, ROOT, places
-from tests.test_queue import World
+from tests.test_queue import ALICE, World
 
 # On disk
 
@@ -220,3 +224,77 @@ def test_a_whole_cancel_is_one(world: World) -> None:
     assert found is not None
     assert found.reason is not None
     assert found.reason.text == "Cancelled by its owner; of its 10 tasks 10 CANCELLED."
+
+
+def call(world: World, method: str, **parameters: object) -> dict[str, Any]:
+    replies: list[dict[str, Any]] = []
+    exchange: Any = SimpleNamespace(peer=ALICE, finish=replies.append)
+    world.handlers.table()[f"io.sysjobs.{method}"](exchange, Call(f"io.sysjobs.{method}", parameters))
+    world.queue.flush()
+    return replies[0]
+
+
+def test_a_damaged_array_is_no_misfortune_of_its_tasks(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(world.handlers, "files", JobFiles(Path("/scripts"), Path("/logs")))
+    job = world.submit(job={"command": ["true"], "params": ["x=1-2"], "cpus": 0})
+    end(world, job, 0)
+    end(world, job, 1)
+    listed = call(world, "List", tasks=True)["jobs"]
+    assert [each.get("params") for each in listed] == [None, {"x": "1"}, {"x": "2"}]
+    world.store._db.execute("UPDATE jobs SET array_state = '{}' WHERE id = ?", [job])
+    world.handlers._sweep = (0, ())
+    reply = call(world, "List", tasks=True)
+    assert [each["task"] for each in reply["jobs"]] == [0, 1]
+    assert reply["damaged"] == [job]
+
+
+def test_what_waits_for_a_task_that_never_comes(world: World) -> None:
+    """Its array was to come after what failed, or was cancelled as a whole."""
+    first = world.add()
+    never = world.submit(job={"command": ["true"], "array": "0-2", "afterok": [str(first)]})
+    given_up = world.submit(job={"command": ["true"], "array": "0-2", "hold": True})
+    others = [
+        world.submit(job={"command": ["true"], "afterok": [f"{array}_1"]}) for array in (never, given_up)
+    ]
+    world.queue.change(world.queue.jobs[given_up], CancelRequested(BY_ALICE, 99))
+    world.queue.done(
+        world.queue.apply(world.queue.jobs[first], Ended(NOW + 3, Outcome(Status.FAILED_DRIVER)))
+    )
+    world.queue.flush()
+    assert [world.status(each) for each in (never, given_up, *others)] == [Status.CANCELLED] * 4
+
+
+def test_whoever_watches_tasks_is_told_of_those_that_are_given_up(world: World) -> None:
+    job = world.submit(job={"command": ["true"], "array": "0-9%1", "cpus": 0})
+    told: list[tuple[str, str]] = []
+    for index in (0, 3, 4, 5):
+        world.queue.watchers.add((job, index), lambda each: told.append((each.label, each.status.value)))
+    call(world, "Cancel", ids=[f"{job}_3"])
+    assert told == [(f"{job}_3", "CANCELLED")]
+    end(world, job, 0)
+    assert told[1:] == [(f"{job}_0", "SUCCEEDED")], "no news is none"
+    call(world, "Cancel", ids=[str(job)])
+    assert {*told[2:]} == {(f"{job}_{index}", "CANCELLED") for index in (3, 4, 5)}
+
+
+def test_what_a_wish_for_an_array_or_a_task_is_answered_with(world: World) -> None:
+    job = world.submit(job={"command": ["true"], "array": "0-9%1", "cpus": 0, "time": "1h"})
+    (task,) = world.queue.tasks_of(world.queue.jobs[job])
+
+    def outcome(method: str, name: str, **more: object) -> str:
+        found: str = call(world, method, ids=[name], **more)["results"][0]["outcome"]
+        return found
+
+    assert outcome("Set", f"{job}_5", priority=1) == "part"
+    assert outcome("Requeue", f"{job}_5") == "unstarted"
+    assert outcome("Hold", f"{job}_[1-9]") == "held"
+    assert outcome("Hold", str(job)) == "held"
+    assert outcome("Release", f"{job}_3") == "released"
+    assert outcome("Release", f"{job}_3") == "not_held"
+    other = world.add(amount=Amount(0, 0))
+    world.queue.apply(world.queue.jobs[other], TimeLimitReached(99))
+    assert outcome("Requeue", str(other)) == "ending"
+    assert outcome("Requeue", str(job)) == "requeued"
+    world.queue.apply(world.queue.jobs[task.id], TimeLimitReached(99))
+    assert outcome("Requeue", task.label) == "requeued", "once more is no other wish"
+    assert outcome("Signal", f"{job}_5", signal="USR1") == "waits"

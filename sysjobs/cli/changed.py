@@ -31,6 +31,8 @@ _REFUSALS = {
     "sets_up": "has no main process before its setup is over; --everybody would have reached that.",
     "started": "has started; `sysjobs cancel` ends it.",
     "no_array": "is no array; it has no tasks.",
+    "part": "has no turn yet; set its array as a whole.",
+    "ending": "is being ended already, for good.",
     "has_begun": "has begun; of one that runs only the time limit can be changed.",
 }
 
