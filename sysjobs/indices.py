@@ -6,7 +6,8 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain
+from itertools import accumulate, chain
+from math import gcd
 
 from sysjobs.errors import Refused
 
@@ -16,6 +17,9 @@ MAX_TASKS = 1_000_000
 MAX_INDEX = 999_999_999
 MAX_RANGES = 1000
 """Numbers and ranges in one text."""
+
+MAX_RUNS = 10_000
+"""Runs without a gap an array's tasks may be left in: each start of one looks at all, and writes them."""
 
 _PART = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?", re.ASCII)
 
@@ -155,30 +159,44 @@ class Indices:
 
     def places(self, wanted: Indices) -> Places:
         """Where those stand of the wanted ones that there are."""
-        found = Places()
-        before = 0
-        for each in self.ranges:
-            for asked in wanted.ranges:
-                if each.step == asked.step == 1:
-                    both = range(max(each.start, asked.start), min(each.stop, asked.stop))
-                    here = Places((range(both.start - each.start, both.stop - each.start),) if both else ())
-                elif len(asked) <= len(each):
-                    here = Places.of(each.index(index) for index in asked if index in each)
-                else:
-                    here = Places.of(place for place, index in enumerate(each) if index in asked)
-                found |= Places(tuple(range(run.start + before, run.stop + before) for run in here.runs))
-            before += len(each)
-        return found
-
-    def some(self, places: Places) -> Indices:
-        """Those at these places."""
         found: list[range] = []
         before = 0
         for each in self.ranges:
-            within = places & Places((range(before, before + len(each)),))
-            found += [each[run.start - before : run.stop - before] for run in within.runs]
+            near = [asked for asked in wanted.ranges if asked.start < each.stop and each.start < asked.stop]
+            for asked in near:
+                if not (both := _common(each, asked)):
+                    continue
+                first, last = before + each.index(both[0]), before + each.index(both[-1])
+                here = range(first, last + 1, both.step // each.step)
+                found += [here] if here.step == 1 else [range(place, place + 1) for place in here]
             before += len(each)
+        return Places(_joined(sorted(found, key=_start)))
+
+    def some(self, places: Places) -> Indices:
+        """Those at these places."""
+        stops = [*accumulate(map(len, self.ranges))]
+        own = Places(tuple(map(range, [0, *stops], stops)))
+        found = []
+        for run in (places & own).runs:
+            which = bisect_right(stops, run.start)
+            before = own.runs[which].start
+            found.append(self.ranges[which][run.start - before : run.stop - before])
         return Indices(tuple(found))
+
+
+def _common(one: range, other: range) -> range:
+    """The numbers that are in both: however many these are, it takes no longer."""
+    start, stop = max(one.start, other.start), min(one.stop, other.stop)
+    if one.step == other.step == 1:
+        return range(start, stop)
+    shared = gcd(one.step, other.step)
+    apart, off = divmod(other.start - one.start, shared)
+    if off:
+        return range(0)
+    steps = other.step // shared
+    step = one.step * steps
+    meet = one.start + one.step * (apart * pow(one.step // shared, -1, steps) % steps)
+    return range(start + (meet - start) % step, stop, step)
 
 
 def _text(numbers: range) -> str:

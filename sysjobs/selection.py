@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sysjobs.errors import NotFound, Refused
-from sysjobs.indices import Indices, Places
+from sysjobs.indices import MAX_RUNS, Indices, Places
 from sysjobs.jobs import Job, Key
 from sysjobs.peer import Peer
 from sysjobs.queue import Queue
@@ -175,9 +175,20 @@ def _tasks(array_id: int, wanted: Indices, queue: Queue, store: Store) -> Meant:
         return Meant()
     indices = job.array.indices
     places = indices.places(wanted)
+    refuse_scattered(len(places.runs))
     ids = store.find_tasks(array_id, indices.some(places)) if places else {}
     rest = places - Places.of(place for index in ids if (place := indices.place(index)) is not None)
     return Meant([_only(job_id) for job_id in ids.values()], {array_id: rest} if rest else {})
+
+
+def refuse_scattered(runs: int) -> None:
+    """Raise Refused for so many runs of tasks: nobody else is served while they are gone through."""
+    if runs > MAX_RUNS:
+        raise Refused(
+            f"These tasks would leave their array in up to {runs:,} pieces; {MAX_RUNS:,} are taken.",
+            "Give longer ranges without gaps, or the whole array.",
+            code="too-many",
+        )
 
 
 def _only(job_id: int) -> range:

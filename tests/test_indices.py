@@ -34,6 +34,17 @@ def test_what_are_no_places(text: object) -> None:
         Places.load(text)
 
 
+def test_however_many_parts_and_tasks_there_are() -> None:
+    # Their products are of 10⁹ and 10¹⁴.
+    woven = Indices(tuple(range(start, 1_000_000, 1000) for start in range(1000)))
+    assert woven.places(woven) == woven.all
+    assert woven.some(woven.all) == woven
+    wide, sparse = range(0, 1_000_000_000, 1000), range(500, 1_000_000_000, 9_999_500)
+    common = [number // 1000 for number in sparse if number in wide]
+    assert [*Indices((wide,)).places(Indices((sparse,)))] == common
+    assert len(common) == 50
+
+
 def test_a_million_take_no_room() -> None:
     indices, _ = parse_array(f"0-{2 * MAX_TASKS - 2}:2")
     assert indices is not None
