@@ -188,6 +188,12 @@ class Array:
             found |= places
         return found
 
+    @property
+    def pieces(self) -> int:
+        """Runs without a gap that are kept of it."""
+        several = [self.waiting, *(places for places, _ in (*self.held, *self.cancelled))]
+        return sum(len(places.runs) for places in several)
+
     def counts(self) -> dict[Status, int]:
         """How many have ended in which way, those included that were cancelled before they had a turn."""
         counts = dict(self.ended)
@@ -206,10 +212,17 @@ class Array:
         return replace(self, ended=tuple(counts.items()))
 
     def hold(self, places: Places, hold: Hold) -> Array:
-        """What root holds stays root's."""
-        if not (taken := places & self.waiting):
+        """What root holds stays root's; what its owner holds becomes root's."""
+        taken = places & self.waiting
+        held = []
+        for those, before in self.held:
+            others = places & those if before.uid != hold.uid and before.uid != 0 else Places()
+            taken |= others
+            if kept := those - others:
+                held.append((kept, before))
+        if not taken:
             return self
-        return replace(self, waiting=self.waiting - taken, held=(*self.held, (taken, hold)))
+        return replace(self, waiting=self.waiting - taken, held=(*held, (taken, hold)))
 
     def release(self, places: Places, *, by_root: bool) -> Array:
         waiting, held = self.waiting, []

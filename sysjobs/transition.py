@@ -124,7 +124,7 @@ def _array(job: Job, array: Array, event: Event) -> Job:
             given_up = replace(job, cancellation=job.cancellation or cancellation)
             return _with(given_up, array.without(array.unstarted, cancellation), cancellation.at)
         case Held(hold=hold) if job.status.launched:
-            return _with(job, array.hold(array.waiting, hold))
+            return _with(job, array.hold(array.unstarted, hold))
         case Held() | Released() | Eligible() | Unmet():
             return job if job.status.launched else _conditional(job, event)
         case TaskLaunched(at=at, boot_id=boot_id):

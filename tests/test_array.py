@@ -241,6 +241,17 @@ def sized(job: Job, number: int, cpus: int = 1000, **fields: object) -> Job:
     return replace(job, id=number, amount=Amount(cpus), **fields)  # type: ignore[arg-type]
 
 
+def test_what_root_holds_of_an_array_is_roots() -> None:
+    for held in (
+        [TasksHeld(places(2, 3), ALICE), TasksHeld(places(3), ROOT)],
+        [TasksHeld(places(3), ROOT), TasksHeld(places(2, 3), ALICE)],
+    ):
+        job = after(array(), *held, TasksReleased(places(0, 1, 2, 3), by_root=False))
+        assert job.array is not None
+        assert job.array.held == ((places(3), ROOT),)
+        assert job.array.waiting == places(0, 1, 2)
+
+
 def test_tasks_start_in_turn_with_other_jobs() -> None:
     tasks = sized(array(5), 2)
     first, last, urgent = sized(queued(), 1), sized(queued(), 3), sized(queued(), 4, priority=1)
