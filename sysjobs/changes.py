@@ -28,10 +28,11 @@ from sysjobs.protocol import Call, Params
 from sysjobs.queue import Queue
 from sysjobs.resources import parse_duration
 from sysjobs.scheduling.explain import refuse_infeasible
-from sysjobs.selection import bounded, job_of, jobs_of, select
+from sysjobs.selection import bounded, job_of, jobs_of, refuse_scattered, select
 from sysjobs.server import Exchange
 from sysjobs.signalnames import signal_number
 from sysjobs.store import Store
+from sysjobs.tasks import without_turn
 from sysjobs.views import short
 
 MAX_CHANGED = 100_000
@@ -83,9 +84,7 @@ class Changes:
             return job, "cancelled" if job.status.terminal else "cancelling"
 
         def act_on_tasks(job: Job, places: Places) -> Changed:
-            unstarted = job.array.unstarted if job.array else Places()
-            changed = self.queue.change(job, TasksCancelled(places, wish(job).cancellation))
-            return changed, "cancelled" if places & unstarted else "ended"
+            return self.queue.change(job, TasksCancelled(places, wish(job).cancellation)), "cancelled"
 
         if ids:
             self._change_named(exchange, ids, act, act_on_tasks)
@@ -102,14 +101,12 @@ class Changes:
         hold = Hold(exchange.peer.uid, _name(exchange.peer))
 
         def act(job: Job) -> Changed:
-            if not job.waits:
+            if not job.waits or (job.array is not None and not job.array.unstarted):
                 return job, "started"
             return self.queue.change(job, Held(hold)), "held"
 
         def act_on_tasks(job: Job, places: Places) -> Changed:
-            unstarted = job.array.unstarted if job.array else Places()
-            changed = self.queue.change(job, TasksHeld(places, hold))
-            return changed, "held" if places & unstarted else "ended"
+            return self.queue.change(job, TasksHeld(places, hold)), "held"
 
         self._change_named(exchange, ids, act, act_on_tasks)
 
@@ -246,7 +243,7 @@ class Changes:
         results = []
         # Before those that run: what they leave free must not start these.
         for array_id, places in selection.tasks.items():
-            results.append(self._change_tasks(peer, job_of(array_id, self.queue), places, act_on_tasks))
+            results += self._change_tasks(peer, job_of(array_id, self.queue), places, act_on_tasks)
         results += self._change(peer, jobs, act)
         reply = {"results": results, "missing": selection.missing}
         exchange.finish(reply | ({"damaged": damaged} if damaged else {}))
@@ -267,17 +264,31 @@ class Changes:
 
     def _change_tasks(
         self, peer: Peer, job: Job, places: Places, act: Callable[[Job, Places], Changed]
-    ) -> dict[str, object]:
+    ) -> list[dict[str, object]]:
         assert job.array is not None
-        outcome = "ended" if job.status.terminal else "denied"
-        if not job.status.terminal and peer.may_change(job.uid):
-            job, outcome = act(job, places)
-        which = short(job.array.indices.some(places)) if job.array is not None else ""
-        return _result(job, outcome, f"{job.id}_{which}" if len(places) == 1 else f"{job.id}_[{which}]")
+        unstarted = Places() if job.status.terminal else places & job.array.unstarted
+        over = places - unstarted
+        results = []
+        if unstarted:
+            outcome = "denied"
+            if peer.may_change(job.uid):
+                refuse_scattered(job.array.pieces + len(unstarted.runs))
+                job, outcome = act(job, unstarted)
+            results.append(_tasks_result(job, outcome, unstarted))
+        if over:
+            results.append(_tasks_result(job, "ended", over))
+        return results
 
 
 def _result(job: Job, outcome: str, label: str) -> dict[str, object]:
     return {"id": job.id, "label": label, "name": job.name, "status": job.status.value, "outcome": outcome}
+
+
+def _tasks_result(job: Job, outcome: str, places: Places) -> dict[str, object]:
+    assert job.array is not None
+    which = short(job.array.indices.some(places))
+    label = f"{job.id}_{which}" if len(places) == 1 else f"{job.id}_[{which}]"
+    return _result(without_turn(job, places.first), outcome, label)
 
 
 def held_of(job: Job, places: Places) -> Places:

@@ -154,6 +154,44 @@ def test_one_task_among_many(node: Node, alice: Place) -> None:
     assert set(statuses(alice, f"{job}_14-19").values()) == {"CANCELLED"}
 
 
+def test_what_is_said_of_tasks_that_are_over_and_held_twice(node: Node, alice: Place) -> None:
+    job = submit(alice, "--name", "part", "--array", "0-9%1", "-c", WAITS)
+    at_work(alice, 0)
+    assert alice.show(job)["reason"].startswith("1 of its tasks is at work, ")
+    gone = [f"Job {job}_5 (part) had ended before: CANCELLED."]
+    alice.run("cancel", f"{job}_5")
+    for call in ("cancel", "hold", "release", "requeue", "signal USR1", "set --priority=-1"):
+        done = alice.run(*call.split(), f"{job}_5", check=False)
+        assert (done.returncode, said(done)) == (0 if call == "cancel" else 1, gone), call
+    done = alice.run("hold", f"{job}_4-6", check=False)
+    assert said(done) == [f"Job {job}_[4,6] (part) is held; it won't start before it is released.", *gone]
+    for _ in range(2):
+        done = alice.run("hold", str(job))
+        assert said(done) == [f"Job {job} (part) is held; no more of its tasks start before it is released."]
+    # What root holds too is root's.
+    root = QueueOnNode(node, "root")
+    root.run("hold", f"{job}_6")
+    done = alice.run("release", f"{job}_6", check=False)
+    assert (done.returncode, said(done)) == (
+        1,
+        [f"Job {job}_6 (part) is held by root; only root can release it."],
+    )
+    assert tasks(alice, f"{job}_6")[6]["status"] == "INIT"
+    alice.run("cancel", str(job))
+
+
+def test_an_array_stays_in_few_pieces(alice: Place) -> None:
+    job = submit(alice, "--array", "0-999999", "--hold", "--", "true")
+    for call in ("cancel", "hold", "wait"):
+        done = alice.run(call, f"{job}_[0-999998:2]", check=False)
+        assert done.returncode == 1
+        assert "in up to 500,000 pieces; 10,000 are taken." in said(done)[0]
+    alice.run("cancel", f"{job}_[0-11998:2]")
+    done = alice.run("cancel", f"{job}_[20000-27998:2]", check=False)
+    assert "pieces; 10,000 are taken." in said(done)[0]
+    assert said(alice.run("cancel", str(job))) == [f"Job {job} (true) is cancelled; it had not started."]
+
+
 def test_waiting_for_tasks_and_following_one(alice: Place) -> None:
     job = submit(
         alice,

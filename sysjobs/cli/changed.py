@@ -56,5 +56,7 @@ def describe(result: ChangeResult) -> str:
     job = f"Job {result.label} ({printable(result.name)})" if result.name else f"Job {result.label}"
     if result.outcome == "ended":
         return f"{job} had ended before: {result.status}."
+    if result.outcome == "held" and result.status == "RUNNING":
+        return f"{job} is held; no more of its tasks start before it is released."
     sentence = _SENTENCES.get(result.outcome) or _REFUSALS.get(result.outcome)
     return f"{job} {sentence}" if sentence else f"{job}: {printable(result.outcome)}."

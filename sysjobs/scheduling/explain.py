@@ -43,7 +43,8 @@ def why_waiting(job: Job, seen: Outlook, holdings: Holdings, rules: Rules, now: 
 def why_no_task_starts(job: Job, array: Array) -> Reason:
     """What an array waits for that has no task that may start."""
     if array.waiting:
-        text = f"{array.live} of its tasks are at work, and no more than {array.limit} may be at a time."
+        are = "is" if array.live == 1 else "are"
+        text = f"{array.live} of its tasks {are} at work, and no more than {array.limit} may be at a time."
         return Reason("array-limit", text)
     return Reason("held", f"Its other tasks are held; `sysjobs release {job.label}` lets them go on.")
 
