@@ -37,7 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--crashes",
         type=int,
         default=0,
-        help="how often the daemon dies on each Debian (default and least: at every step once, some 750)",
+        help="how often the daemon dies on each Debian (default and least: at every step once, some 1,000)",
     )
     parser.addoption(
         "--messages", type=int, default=10_000, help="how many a fuzzed daemon gets (default: %(default)s)"
@@ -55,7 +55,7 @@ LONGEST = ("tests/test_vm", "tests/test_crash")
 """What takes longest begins first, and the rest goes on beside it."""
 
 
-PARTS = "dms"
+PARTS = "bdims"
 """The first letters of the modules with which another node begins, where several processes run the tests."""
 
 
