@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shlex
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,6 +27,16 @@ with Client() as client:
         print(client.submit(**spec), flush=True)
 """
 
+CANCEL_ALL = """
+from sysjobs.client import Client
+
+with Client() as client:
+    client.cancel(all_jobs=True, all_users=True, grace=0)
+    live = [job.id for job in client.list(all_users=True, unfinished=True, limit=0).jobs]
+    for _ in client.watch(live) if live else ():
+        pass
+"""
+
 
 class Place(QueueOnNode):
     """A user with a directory of their own, which is where their jobs run. "up" in its files' names is what
@@ -33,9 +44,8 @@ class Place(QueueOnNode):
 
     def __init__(self, node: Machine, user: str = "alice") -> None:
         super().__init__(node, user)
-        home = node.sh("cd && pwd", user=user).strip()
-        self.path = f"{home}/{secrets.token_hex(4)}"
-        node.run(["mkdir", self.path], user=user)
+        name = secrets.token_hex(4)
+        self.path = node.sh(f"cd; mkdir {name}; cd {name}; pwd", user=user).strip()
 
     def start(self, *arguments: str, count: int = 1) -> int:
         """Submit a job and wait until it, or its setup, has made `count` files up*."""
@@ -74,16 +84,13 @@ def place(node: Machine, user: str = "alice") -> Iterator[Place]:
     try:
         yield there
     finally:
-        clear(node)
-        node.run(["rm", "-rf", there.path])
+        clear(node, then=f"rm -rf {there.path}")
 
 
-def clear(node: Machine) -> None:
-    """Have no job left, and no process of one."""
-    root = QueueOnNode(node, "root")
-    root.run("cancel", "--all", "--all-users", "--grace", "0")
-    node.wait_for('[ "$(sysjobs queue -a -s --json)" = "[]" ]')
-    node.wait_for(f"! systemctl list-units --no-legend --state active,deactivating '{UNITS}' | grep .")
+def clear(node: Machine, *, then: str = ":") -> None:
+    """Have no job left, and no process of one. In one command, as each costs an emulated machine seconds."""
+    some = f"systemctl list-units --no-legend --state active,deactivating '{UNITS}' | grep . >/dev/null"
+    node.sh(f"python3 -c {shlex.quote(CANCEL_ALL)}; while {some}; do sleep 0.02; done; {then}")
 
 
 def multiply(node: Machine, job: int, number: int) -> None:
