@@ -77,11 +77,14 @@ class Changes:
             return CancelRequested(*self._wish(peer, job, reason, seconds))
 
         def act(job: Job) -> Changed:
+            had_begun = job.status.launched
             job = self.queue.change(job, wish(job))
             for task in self.queue.tasks_of(job):
                 self.queue.change(task, wish(task))
             job = self.queue.current(job)
-            return job, "cancelled" if job.status.terminal else "cancelling"
+            if not job.status.terminal:
+                return job, "cancelling"
+            return job, "given_up" if had_begun else "cancelled"
 
         def act_on_tasks(job: Job, places: Places) -> Changed:
             return self.queue.change(job, TasksCancelled(places, wish(job).cancellation)), "cancelled"

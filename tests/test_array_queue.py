@@ -291,6 +291,10 @@ def test_what_a_wish_for_an_array_or_a_task_is_answered_with(world: World) -> No
     assert outcome("Hold", str(job)) == "held"
     assert outcome("Release", f"{job}_3") == "released"
     assert outcome("Release", f"{job}_3") == "not_held"
+    rest = world.submit(job={"command": ["true"], "array": "0-9%1", "cpus": 0})
+    call(world, "Hold", ids=[str(rest)])
+    end(world, rest, 0)
+    assert outcome("Cancel", str(rest)) == "given_up"
     other = world.add(amount=Amount(0, 0))
     world.queue.apply(world.queue.jobs[other], TimeLimitReached(99))
     assert outcome("Requeue", str(other)) == "ending"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import resource
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -107,7 +108,6 @@ def test_what_a_job_is_told_of_itself() -> None:
         "SYSJOBS_JOB_ID": "42",
         "SYSJOBS_JOB_NAME": "train",
         "SYSJOBS_ATTEMPT": "1",
-        "SLURM_RESTART_COUNT": "0",
         "SYSJOBS_CPUS": "0.5",
         "SYSJOBS_GPUS": "0",
         "SYSJOBS_MEMORY": "1073741824",
@@ -118,6 +118,8 @@ def test_what_a_job_is_told_of_itself() -> None:
         "SKYPILOT_NUM_NODES": "1",
         "SKYPILOT_NUM_GPUS_PER_NODE": "0",
     }
+    again = job_variables(replace(queued(), attempt=3))
+    assert (again[b"SYSJOBS_ATTEMPT"], again[b"SLURM_RESTART_COUNT"]) == (b"3", b"2")
 
 
 DIRECTORIES = [

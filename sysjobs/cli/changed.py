@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 # Those that aren't as wished are marked.
 _SENTENCES = {
     "cancelled": "is cancelled; it had not started.",
+    "given_up": "is cancelled; none of its other tasks starts.",
     "cancelling": "is being cancelled; its processes were told to end.",
     "requeued": "is being ended; it begins again after that.",
     "held": "is held; it won't start before it is released.",

@@ -224,7 +224,6 @@ def job_variables(job: Job) -> dict[bytes, bytes]:
         "SYSJOBS_JOB_ID": job.id,
         "SYSJOBS_JOB_NAME": job.name,
         "SYSJOBS_ATTEMPT": job.attempt,
-        "SLURM_RESTART_COUNT": job.attempt - 1,
         "SYSJOBS_CPUS": format_cpus(job.amount.cpus),
         "SYSJOBS_MEMORY": job.amount.memory or "",
         "SYSJOBS_GPUS": format_gpus(job.amount.gpus),
@@ -235,4 +234,7 @@ def job_variables(job: Job) -> dict[bytes, bytes]:
         "SKYPILOT_NUM_NODES": 1,
         "SKYPILOT_NUM_GPUS_PER_NODE": -(-job.amount.gpus // WHOLE),
     }
+    if job.attempt > 1:
+        # As in Slurm, where a script asks whether it is there.
+        variables["SLURM_RESTART_COUNT"] = job.attempt - 1
     return {name.encode(): str(value).encode("utf-8", "surrogateescape") for name, value in variables.items()}
