@@ -170,8 +170,8 @@ class ChangeResult:
     """What became of one job, or of tasks of an array (`label`: '42', '42_7', '42_[3-9]').
 
     `outcome` is cancelled, given_up, cancelling, requeued, held, released, signalled, set, not_held,
-    held_by_root, no_array, has_begun, part, unstarted, too_often, ending, waits, sets_up, started, ended or
-    denied.
+    held_by_root, array_held, no_array, has_begun, part, unstarted, too_often, ending, waits, sets_up,
+    started, ended or denied.
     """
 
     id: int

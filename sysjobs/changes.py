@@ -130,6 +130,8 @@ class Changes:
             return self.queue.change(job, Released()), "released"
 
         def act_on_tasks(job: Job, places: Places) -> Changed:
+            if job.hold is not None:
+                return job, "array_held"
             held = held_of(job, places)
             changed = self.queue.change(job, TasksReleased(places, by_root=peer.is_root))
             if held_of(changed, places) and held_of(changed, places) == held:

@@ -23,7 +23,7 @@ from sysjobs.protocol import Call
 from sysjobs.resources import Amount
 from sysjobs.store import Filter, Kind, Store
 from sysjobs.sweep import Param
-from sysjobs.tasks import task_of
+from sysjobs.tasks import task_of, without_turn
 from tests.models import NOW, new_job
 from tests.test_array import BY_ALICE, ROOT, places
 from tests.test_queue import ALICE, World
@@ -302,3 +302,8 @@ def test_what_a_wish_for_an_array_or_a_task_is_answered_with(world: World) -> No
     world.queue.apply(world.queue.jobs[task.id], TimeLimitReached(99))
     assert outcome("Requeue", task.label) == "requeued", "once more is no other wish"
     assert outcome("Signal", f"{job}_5", signal="USR1") == "waits"
+    held = world.submit(job={"command": ["true"], "array": "0-3", "hold": True})
+    assert outcome("Release", f"{held}_2") == "array_held"
+    task = without_turn(world.queue.jobs[held], 2)
+    why = world.queue.waiting.why(task, world.queue.holdings)
+    assert why.text == f"Held by its owner; `sysjobs release {held}` lets it go on."

@@ -52,7 +52,7 @@ def test_so_many_tasks_at_a_time(node: Node, alice: Place) -> None:
     job = submit(alice, "-n", "many", "--array", "0-9%2", "-c", WAITS)
     at_work(alice, 0, 1)
     assert re.search(
-        rf"^{job}_\[2-9%2\] +many .* RUNNING +- +10 tasks: 2 run, 8 wait\. "
+        rf"^{job}_\[2-9%2\] +many .* RUNNING +- +10 tasks: 2 have begun, 8 wait\. "
         r"2 of its tasks are at work, and no more than 2 may be at a time\.$",
         alice.run("queue").stdout.decode(),
         re.MULTILINE,

@@ -32,6 +32,7 @@ _REFUSALS = {
     "sets_up": "has no main process before its setup is over; --everybody would have reached that.",
     "started": "has started; `sysjobs cancel` ends it.",
     "no_array": "is no array; it has no tasks.",
+    "array_held": "is held with its array; release that as a whole.",
     "part": "has no turn yet; set its array as a whole.",
     "ending": "is being ended already, for good.",
     "has_begun": "has begun; of one that runs only the time limit can be changed.",

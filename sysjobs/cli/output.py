@@ -138,13 +138,13 @@ def params_text(job: JobView) -> str:
 
 
 def array_text(array: ArrayView) -> str:
-    """'100 tasks: 3 run, 90 wait, 7 SUCCEEDED'."""
+    """'100 tasks: 3 have begun, 90 wait, 7 SUCCEEDED'."""
     ended = sum(array.ended.values())
     left = array.count - ended - array.running
-    parts = [f"{array.running:,} run"] if array.running else []
+    parts = [f"{array.running:,} ha{'ve' if array.running > 1 else 's'} begun"] if array.running else []
     parts += [f"{left:,} wait"] if left else []
     parts += [f"{count:,} {status}" for status, count in array.ended.items()]
-    return f"{array.count:,} tasks: {', '.join(parts)}"
+    return f"{array.count:,} task{'s' if array.count > 1 else ''}: {', '.join(parts)}"
 
 
 def resources(job: JobView) -> str:

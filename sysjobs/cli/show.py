@@ -91,7 +91,7 @@ def describe(details: JobDetails, now: int | None = None) -> list[tuple[str, str
         ("Started", moment(job.started_at, now)),
         ("Ended", moment(job.ended_at, now)),
         ("Duration", "" if job.started_at is None else duration(job.started_at, job.ended_at, now)),
-        ("Attempt", str(job.attempt)),
+        ("Attempt", str(job.attempt) if job.array is None else ""),
         ("Retries", details.retry or ""),
         *((f"Attempt {each.number}", attempt_text(each, now)) for each in details.attempts),
         ("Log", job.log or ""),

@@ -192,7 +192,8 @@ class Waiting:
         """What one of them waits for; a task that has no id of its own yet waits for what its array does."""
         stands = self._jobs.get(job.id) or self._deferred.get(job.id) or job
         if job.hold is not None or stands.status is Status.INIT:
-            return self._deferred.why(job if job.hold is not None else stands, self._clock.now())
+            one = job if job.hold is not None and stands.hold is None else stands
+            return self._deferred.why(one, self._clock.now())
         if stands.array is not None and not stands.array.startable:
             return explain.why_no_task_starts(stands, stands.array)
         if self.drain is not None:
