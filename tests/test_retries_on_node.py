@@ -54,6 +54,19 @@ def test_between_two_attempts(alice: Place) -> None:
     assert alice.show(job)["reason"] == "Cancelled by its owner."
 
 
+def test_the_daemon_is_killed_between_two_attempts(node: Node, alice: Place) -> None:
+    """What is kept of failed units is not in the way of the next attempt: another daemon knows of none."""
+    options = ("-C", alice.path, "--cpus", "0", "--array", "0-4", "--retries", "1", "--retry-delay", "2s")
+    job = alice.submit(*options, "-c", "echo >>begun$SYSJOBS_ARRAY_TASK_ID; exit 3")
+    alice.until(f"[ $(sysjobs queue --tasks {job} --status init --format id | grep -c {job}_) = 5 ]")
+    units = f"systemctl list-units --all --plain --no-legend 'sysjobs-[0-9]*' | grep -c 'task\\|{job}_' || :"
+    assert node.sh(units).strip() == "0"
+    kill_daemon(node)
+    assert alice.wait(job) == 100
+    assert alice.show(job)["array"]["ended"] == {"FAILED": 5}
+    assert alice.shell("wc -l begun* | sed '$d'").split()[::2] == ["2"] * 5
+
+
 def test_a_requeue(node: Node, alice: Place) -> None:
     text = "echo $SYSJOBS_ATTEMPT; touch up$SYSJOBS_ATTEMPT; exec sleep 1000"
     job = alice.start("-n", "again", "--cpus", "0", "-c", text)

@@ -29,6 +29,8 @@ class Tracked:
     read_back: bool = False
     """What the kernel holds it to was looked at."""
     released: bool = False
+    again: bool = False
+    """Another attempt follows, which needs its name."""
     usage: Usage | None = None
     """What it used, once it has ended and that was asked."""
 

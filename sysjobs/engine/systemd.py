@@ -203,7 +203,7 @@ class Systemd:
                 # What has its name, if anything, is somebody else's.
                 return Observation(job.id, held=False, empty=self._is_empty(job))
             tracked = self._tracked[job.id] = Tracked(job, unit)
-        tracked.released = True
+        tracked.released, tracked.again = True, job.over
         if tracked.unit.active_state == "failed":
             return self._observation(tracked)
         if tracked.unit.exited and self._is_empty(job):
@@ -335,7 +335,10 @@ class Systemd:
         if tracked.released and unit.active_state == "failed":
             # Where what was left in it had to be killed, that is a failure of the unit, not of the job.
             del self._tracked[job.id]
-            self.kept.add(job.unit)
+            if tracked.again:
+                control.reset_failed(self.bus, job.unit)
+            else:
+                self.kept.add(job.unit)
             return Observation(job.id, held=False, empty=self._is_empty(job))
         if unit.invocation_id is None:
             return Observation(job.id, begun=False)
