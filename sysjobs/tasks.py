@@ -9,13 +9,13 @@ from sysjobs.conditions import Conditions
 from sysjobs.indices import Indices, Places
 from sysjobs.jobs import Job, Key, Reason, Status, Task
 from sysjobs.ports import Storage
-from sysjobs.transition import canceller
+from sysjobs.transition import canceller, unstarted
 
 
 def task_of(array: Job, index: int, job_id: int | None = None) -> Job:
     """A task of an array, as a job that waits for its turn. Without an id of its own it has the array's."""
     return replace(
-        array,
+        unstarted(array),
         id=array.id if job_id is None else job_id,
         conditions=Conditions(),
         hold=None,
@@ -23,9 +23,6 @@ def task_of(array: Job, index: int, job_id: int | None = None) -> Job:
         task=Task(array.id, index),
         status=Status.PENDING,
         reason=None,
-        boot_id=None,
-        shard=None,
-        started_at=None,
         ended_at=None,
         main=None,
         cancellation=None,

@@ -110,7 +110,7 @@ def transition(job: Job, event: Event) -> Job:
             if job.cancellation is not None:
                 return _end(job, job.cancellation.at, _CANCELLED_WAITING)
             # A requeue has come about by itself.
-            return replace(_unstarted(job), status=Status.PENDING, requeue=None)
+            return replace(unstarted(job), status=Status.PENDING, requeue=None)
         case Ended(at=at, outcome=outcome, monotonic=monotonic):
             return _end_or_again(job, _end(job, at, outcome, monotonic), monotonic)
     raise AssertionError(event)
@@ -216,14 +216,14 @@ def _again(job: Job, at: int) -> Job:
             replace(job, over=False), at, Outcome(Status.CANCELLED, None, last.main, last.setup, last.usage)
         )
     return replace(
-        _unstarted(job),
+        unstarted(job),
         status=Status.PENDING if job.conditions.begin_at is None else Status.INIT,
         attempt=job.attempt + 1,
         over=False,
     )
 
 
-def _unstarted(job: Job) -> Job:
+def unstarted(job: Job) -> Job:
     """The job without its launch and what came of that."""
     return replace(
         job,

@@ -73,7 +73,9 @@ def test_so_many_tasks_at_a_time(node: Node, alice: Place) -> None:
     at_work(alice, 0, 1, 2, 3)
     assert said(alice.run("set", "many", "--array-limit", "1")) == [f"Job {job} (many) is set."]
     alice.shell("touch go0 go2")
-    alice.until("[ ! -e up4 ]")
+    alice.until(f"sysjobs show {job} | grep -q '^Tasks.*3 SUCCEEDED'")
+    array = alice.show(job)["array"]
+    assert (array["running"], array["waiting"]) == (1, "4-9"), "no other one in their places"
     task = tasks(alice, f"{job}_3")[3]
     assert (task["array_id"], task["task"], task["name"]) == (job, 3, "many")
     assert unit(node, task["id"], "Description") == f"sysjobs job {job}_3: many (alice)"
